@@ -10,9 +10,9 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.presets import preset
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.building import held, matching, parameters, untrained
-from mnemoscope.training.blocks import stacked
+from mnemoscope.models.building import held, matching_names, parameters, untrained
 from mnemoscope.training.learner import Learner
+from mnemoscope.training.schedule import stacked
 from timing import Contender, Figure, duration, interleave, ratio
 
 AIM = 5.0
@@ -57,7 +57,7 @@ def plain(spec: RunSpec, batch: Batch) -> Contender:
 def ours(spec: RunSpec, batch: Batch) -> Contender:
     """Steps of the training loop, without its files."""
     learner = Learner(spec.model, spec.recipe, [parameters(untrained(spec))], [{}])
-    learner.hold(matching(held(spec.model), learner.names))
+    learner.hold(matching_names(held(spec.model), learner.names))
     examples, last = stacked([batch]), torch.tensor([spec.task.n_ctx - 1])
 
     def work() -> float:

@@ -6,8 +6,7 @@ from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, LATER, Gr
 from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Assignment, bench
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.intervention import SetPattern
-from mnemoscope.core.mechanism import checked_pattern, otherwise
-from mnemoscope.core.patterns import identity, one_hot, previous, uniform
+from mnemoscope.core.patterns import checked_pattern, identity, one_hot, previous, uniform, with_fallback
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
@@ -29,7 +28,7 @@ def model(d_model: int) -> HookedTransformer:
 
 def mechanisms() -> Assignment:
     """Four mechanisms in turn, up through the layers."""
-    whole = [otherwise(previous(), identity()), otherwise(one_hot("at_3"), identity()), uniform(), identity()]
+    whole = [with_fallback(previous(), identity()), with_fallback(one_hot("at_3"), identity()), uniform(), identity()]
     return {(layer, 0): whole[layer % len(whole)] for layer in range(N_LAYERS)}
 
 

@@ -12,14 +12,13 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.presets import preset
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.engine.architecture import of_spec
+from mnemoscope.engine.architecture import transformer_from_spec
 from mnemoscope.engine.block import Read
-from mnemoscope.models.building import matching, parameters, untrained, zeroed
+from mnemoscope.models.building import matching_names, parameters, untrained, zero_patterns
 from mnemoscope.models.lens import HookedTransformer
-from mnemoscope.training.blocks import Blocks
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.loop import train
-from mnemoscope.training.schedule import frozen, learning_rate
+from mnemoscope.training.schedule import Blocks, frozen, learning_rate
 from timing import Contender, Figure, duration, interleave, ratio
 
 SIZES = ("v3", "v1")
@@ -53,7 +52,7 @@ class OurSteps:
         self.positions = self.data.batch(0).scored[0].any(0).nonzero()[:, 0]
 
     def __call__(self) -> float:
-        off = matching(zeroed(self.model), self.learner.names)
+        off = matching_names(zero_patterns(self.model), self.learner.names)
         for step in range(self.step, self.step + self.n_steps):
             self.learner.hold(off | frozen(self.recipe, self.learner.names, step))
             losses = self.learner.losses(self.specs[0].task.loss, self.data.batch(step), self.positions)
@@ -180,7 +179,7 @@ def equality() -> list[Figure]:
                 parameter += 0.1 * torch.randn(parameter.shape, generator=noise)
             batch = spec.task.sample(4096, split="train", generator=noise)
             positions = batch.scored.any(0).nonzero()[:, 0]
-            ours = of_spec(parameters(model), spec.model)(batch.inputs, Read(columns=positions))
+            ours = transformer_from_spec(parameters(model), spec.model)(batch.inputs, Read(columns=positions))
             largest = max(largest, float((ours - model(batch.inputs)[:, positions]).abs().max()))
         note = "5 models with random parameters, 4,096 sequences each"
         figures.append(

@@ -12,8 +12,8 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec
 from mnemoscope.models.building import parameters, untrained
 from mnemoscope.systems.retrieval.tasks import Retrieval
-from mnemoscope.training.blocks import stacked
 from mnemoscope.training.learner import Learner
+from mnemoscope.training.schedule import stacked
 from timing import Contender, Figure, duration, interleave, ratio
 
 TASK = Retrieval()

@@ -6,7 +6,7 @@ metric, summed over positions and averaged over prompts.
 
 import torch
 
-from mnemoscope.core.edge import LOGITS
+from mnemoscope.core.site import LOGITS
 from tests.split_hooks import mean_logit_difference, output, split
 
 

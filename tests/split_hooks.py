@@ -5,8 +5,8 @@ from contextlib import contextmanager
 import torch
 
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.edge import LOGITS, Edge
 from mnemoscope.core.pairs import PromptPairs
+from mnemoscope.core.site import LOGITS, Edge
 from tests.support import seeded
 
 

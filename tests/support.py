@@ -14,9 +14,9 @@ import xarray as xr
 from mnemoscope.core.patterns import earlier
 from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import ModelSpec, RunSpec
-from mnemoscope.engine.architecture import of_spec
+from mnemoscope.engine.architecture import transformer_from_spec
 from mnemoscope.engine.block import Read
-from mnemoscope.models.building import build, from_configuration, matching, zeroed
+from mnemoscope.models.building import build, from_configuration, matching_names, zero_patterns
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.constructed.stand_ins import Predictor as Predictor
 from mnemoscope.models.run import Run, open_run
@@ -45,7 +45,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 def perturbed(model, *, spec: ModelSpec | None = None, scale: float = 0.3):
     """The model with noise on every parameter (biases start at zero), save those that `spec` switches off."""
-    off = matching(zeroed(spec), dict(model.named_parameters())) if spec else ()
+    off = matching_names(zero_patterns(spec), dict(model.named_parameters())) if spec else ()
     generator = seeded(1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -62,7 +62,7 @@ def random_model(*, d_vocab: int = 6, n_ctx: int = 9, seed: int = 0, **changes):
 
 def logits_of(params, spec: ModelSpec, inputs, positions, **options):
     """What training computes: the engine's outputs at some positions of every sequence."""
-    return of_spec(params, spec, **options)(inputs, Read(columns=positions))
+    return transformer_from_spec(params, spec, **options)(inputs, Read(columns=positions))
 
 
 def foreign_model(**changes):

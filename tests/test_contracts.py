@@ -12,7 +12,7 @@ from mnemoscope.core.positions import names_of
 from mnemoscope.core.presets import PRESETS, preset
 from mnemoscope.core.protocols import Task, VectorTask
 from mnemoscope.core.specification import TASKS, RunSpec
-from mnemoscope.models.building import matching, parameters, untrained, zeroed
+from mnemoscope.models.building import matching_names, parameters, untrained, zero_patterns
 from mnemoscope.training.schedule import check_schedules
 from tests.support import global_generators_untouched, logits_of, seeded
 
@@ -309,5 +309,5 @@ def test_the_model_can_be_built_and_both_forward_passes_agree(name):
     positions = batch.scored.any(0).nonzero()[:, 0]
     given = logits_of(parameters(model), spec.model, batch.inputs, positions)
     torch.testing.assert_close(given, expected[:, positions], atol=1e-5, rtol=1e-5)
-    off = matching(zeroed(spec.model), dict(model.named_parameters()))
+    off = matching_names(zero_patterns(spec.model), dict(model.named_parameters()))
     assert all(not model.state_dict()[key].any() for key in off)

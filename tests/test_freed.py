@@ -9,8 +9,8 @@ import pytest
 from mnemoscope.analyses import learned_skills
 from mnemoscope.claims.measuring import Call, OfPlant, OfRun, do
 from mnemoscope.core.presets import preset
-from mnemoscope.core.subject import Subject
 from mnemoscope.models.building import build
+from mnemoscope.models.subjects import Subject
 from mnemoscope.systems.in_context_bigrams.analyses import head_attention
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import learned as learned_in_context
 from mnemoscope.systems.in_context_bigrams.claims import noisy_recall

@@ -16,7 +16,7 @@ from mnemoscope import (
 from mnemoscope.claims import EFFECT, GATE, Explanation, Quantity
 from mnemoscope.core import Mechanism
 from mnemoscope.core.patterns import earlier, uniform
-from mnemoscope.models import planted, untrained
+from mnemoscope.models import set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 
 UNITS = {"v1": Configuration(preset="v1", recipe="published")}
@@ -38,7 +38,7 @@ def measure(subject: Subject, *, split: str = "test") -> dict[str, float]:
 
 LEARNED = Gate(statement="eliminates in 99 % of unseen sequences or more", at_least=0.99)
 CONTROLS = (
-    Control(name="even by hand", kind="positive", plant=planted("v1", elimination_only, UNITS["v1"].spec(0).task)),
+    Control(name="even by hand", kind="positive", plant=set_by_hand("v1", elimination_only, UNITS["v1"].spec(0).task)),
     Control(name="untrained", kind="negative", plant=untrained(UNITS)),
 )
 EXPLANATION = Explanation(

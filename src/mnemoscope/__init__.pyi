@@ -23,7 +23,7 @@ from .claims.claim import Gate as Gate
 from .claims.judge import judge as judge
 from .claims.trials import run_trials as run_trials
 from .core.batch import Batch as Batch
-from .core.edge import Edge as Edge
+from .core.batch import Named as Named
 from .core.errors import InputError as InputError
 from .core.intervention import Add as Add
 from .core.intervention import Intervention as Intervention
@@ -36,7 +36,6 @@ from .core.intervention import Resample as Resample
 from .core.intervention import Scale as Scale
 from .core.intervention import SetPattern as SetPattern
 from .core.intervention import Zero as Zero
-from .core.named import Named as Named
 from .core.pairs import PromptPairs as PromptPairs
 from .core.presets import PRESETS as PRESETS
 from .core.presets import SYSTEMS as SYSTEMS
@@ -48,6 +47,7 @@ from .core.presets import preset as preset
 from .core.protocols import HookedModel as HookedModel
 from .core.protocols import Task as Task
 from .core.seeding import generator as generator
+from .core.site import Edge as Edge
 from .core.site import ParamSite as ParamSite
 from .core.site import Site as Site
 from .core.specification import TASKS as TASKS
@@ -55,7 +55,6 @@ from .core.specification import Freeze as Freeze
 from .core.specification import ModelSpec as ModelSpec
 from .core.specification import Recipe as Recipe
 from .core.specification import RunSpec as RunSpec
-from .core.subject import Subject as Subject
 from .core.task import BaseTask as BaseTask
 from .core.text import Prompt as Prompt
 from .core.text import prompt_pairs as prompt_pairs
@@ -68,6 +67,7 @@ from .models.language.conversion import language_model as language_model
 from .models.run import Run as Run
 from .models.run import find_runs as find_runs
 from .models.run import open_run as open_run
+from .models.subjects import Subject as Subject
 from .report.task_report import REPORTS as REPORTS
 from .report.task_report import TaskReport as TaskReport
 from .run.local import train_many as train_many

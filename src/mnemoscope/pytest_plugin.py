@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from mnemoscope.claims.testing.cases import Case
     from mnemoscope.claims.testing.verdicts import Decided
     from mnemoscope.core.protocols import HookedModel
-    from mnemoscope.core.subject import Subject
     from mnemoscope.models.run import Run
+    from mnemoscope.models.subjects import Subject
 
 MARKER = (
     "claim(statement, *, quantifier='most', gate=None, at_least=0.99, preset=None, expect=None): the test states a "

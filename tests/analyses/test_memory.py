@@ -57,7 +57,7 @@ def odd():
 @pytest.fixture(autouse=True)
 def _prepared():
     """Make what is not counted: the model, which the engine tries once, and the prompts."""
-    architecture.of_model(model())
+    architecture.read_transformer(model())
     odd()
     batch(1)
 

@@ -17,7 +17,7 @@ from mnemoscope.claims.registration import (
     that_count,
 )
 from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
+from mnemoscope.models.subjects import Subject
 from tests.claims.trials import make_claim
 
 FACTOR = 2.0

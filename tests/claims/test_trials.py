@@ -20,12 +20,11 @@ from mnemoscope.claims.trials import questions_about, run_trials, under
 from mnemoscope.claims.verdict import Superseded
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
 from mnemoscope.models.building import build
 from mnemoscope.models.checkpoint import save_checkpoint
-from mnemoscope.models.constructed.stand_ins import following, jump
+from mnemoscope.models.constructed.stand_ins import prescribe_course, step_course
 from mnemoscope.models.run import create_run, finish_run
-from mnemoscope.models.subjects import together, untrained
+from mnemoscope.models.subjects import Subject, combined, untrained
 
 D4, D8 = Configuration(preset="d4"), Configuration(preset="d8")
 
@@ -263,8 +262,8 @@ def test_the_sensitivity_table_changes_one_factor_at_a_time(runs, tmp_path):
 def test_controls_go_with_the_claim_to_other_configurations():
     """Untrained models have the sizes of these, and planted trajectories their checkpoints; a table stays."""
     units = {"narrow": D4}
-    fresh, course = untrained(units), following(units, {"narrow": {"recall": jump(20)}})
-    plants = (together(fresh, fresh), course, ones)
+    fresh, course = untrained(units), prescribe_course(units, {"narrow": {"recall": step_course(20)}})
+    plants = (combined(fresh, fresh), course, ones)
     controls = tuple(Control(name=name_of(plant), kind="negative", plant=plant) for plant in plants)
     claim = make(controls=controls, rivals=(make(id="X-not", controls=controls),), factors={"recipe": ("published",)})
     wide = under(claim, "model.d_model", 8)

@@ -6,7 +6,7 @@ from time import sleep
 from rich.console import Console
 
 from mnemoscope.cli.progress import counted_down, live
-from mnemoscope.core.progress import heard_by, told
+from mnemoscope.core.runtime import listen_to_progress, progress
 from mnemoscope.training.recorder import Progress
 
 
@@ -31,7 +31,7 @@ def test_the_line_of_other_work_tells_the_share_of_one_run_and_goes_away():
     out = io.StringIO()
     console = Console(file=out, width=80, force_terminal=True)
     with counted_down(2, "v3-quick", console) as advance:
-        for _ in told(range(4)):
+        for _ in progress(range(4)):
             sleep(0.15)  # shown ten times a second
         advance()
         sleep(0.15)
@@ -52,11 +52,11 @@ def test_without_a_terminal_nothing_is_shown():
 
 def test_the_outermost_loop_tells():
     heard = []
-    with heard_by(lambda done, of: heard.append((done, of))):
-        for _ in told([1, 2], of=4):
-            list(told(range(50)))
-        for _ in told(iter([1, 2]), after=2, of=4):
+    with listen_to_progress(lambda done, of: heard.append((done, of))):
+        for _ in progress([1, 2], of=4):
+            list(progress(range(50)))
+        for _ in progress(iter([1, 2]), after=2, of=4):
             pass
     assert heard == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert list(told([5, 6])) == [5, 6]
+    assert list(progress([5, 6])) == [5, 6]
     assert len(heard) == 4

@@ -1,9 +1,8 @@
-import os
-
 import pytest
 import torch
 
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError
 
 
 def batch(n: int = 4, **more) -> Batch:
@@ -36,7 +35,34 @@ def test_every_tensor_moves():
     assert {getattr(moved, name).device.type for name in ("inputs", "targets", "scored", "weights")} == {"meta"}
 
 
-@pytest.mark.skipif(not os.environ.get("TYPECHECK"), reason="shapes are checked where TYPECHECK is set")
-def test_shapes_must_agree():
-    with pytest.raises(TypeError):
-        Batch(inputs=torch.zeros(2, 3).long(), targets=torch.zeros(2, 4).long(), scored=torch.zeros(2, 3).bool())
+TOKENS, MASK = torch.zeros(2, 3).long(), torch.ones(2, 3).bool()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"inputs": torch.zeros(2, 3)}, "inputs of a batch must be tokens, whole numbers .* with .long"),
+        ({"inputs": torch.zeros(2, 3).bool()}, "inputs of a batch must be tokens"),
+        ({"targets": torch.zeros(2, 3)}, "targets of a batch must be tokens"),
+        ({"targets": torch.zeros(2, 4).long()}, r"targets .* so begin with \(2, 3\); got \(2, 4\); take the same rows"),
+        ({"scored": torch.ones(2, 4).bool()}, r"scored .* begin with \(2, 3\); got \(2, 4\)"),
+        ({"scored": torch.ones(2, 3)}, "scored of a batch must be a mask of bool; got torch.float32"),
+        ({"weights": torch.ones(3)}, r"weights .* begin with \(2,\); got \(3,\)"),
+        ({"lengths": torch.tensor([3])}, r"lengths .* begin with \(2,\); got \(1,\)"),
+        ({"known": {"slot": torch.ones(5)}}, r"latent slot .* begin with \(2,\); got \(5,\)"),
+    ],
+)
+def test_tensors_that_do_not_fit_each_other_are_refused(fields, message):
+    with pytest.raises(InputError, match=message):
+        Batch(**{"inputs": TOKENS, "targets": TOKENS, "scored": MASK, **fields})
+
+
+def test_a_batch_in_which_nothing_is_scored_can_be_refused():
+    Batch(inputs=TOKENS, targets=TOKENS, scored=MASK).check_scored()
+    with pytest.raises(InputError, match="scored of a batch must be True somewhere; none of the 6 places"):
+        Batch(inputs=TOKENS, targets=TOKENS, scored=~MASK).check_scored()
+
+
+def test_the_old_name_of_position_name_warns():
+    with pytest.warns(FutureWarning, match="position_name"):
+        assert batch().called(1) == "1"

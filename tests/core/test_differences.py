@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mnemoscope.cli.parse import parse_changes
-from mnemoscope.core.differences import LONGEST, changed, changes_text, differences, value_text
-from mnemoscope.core.presets import preset
+from mnemoscope.core.presets import LONGEST, changed, changes_text, differences, preset, value_text
 from mnemoscope.core.specification import Freeze
 
 CHANGES = {"model.normalization": "none", "recipe.n_steps": 500, "task.repeat_ratio": 0.25}

@@ -3,8 +3,7 @@ import math
 import pytest
 import torch
 
-from mnemoscope.core import information
-from mnemoscope.core.information import (
+from mnemoscope.core.numerics import (
     entropy,
     entropy_of,
     mutual_information,
@@ -62,8 +61,8 @@ def test_all_variables_at_once_and_in_parts_are_as_one_at_a_time(monkeypatch):
     classes = torch.stack([torch.arange(40) % k for k in (11, 2, 7)], 1)
     single = torch.cat([mutual_information(states, column[:, None], even(40)) for column in classes.T], 1)
     torch.testing.assert_close(mutual_information(states, classes, even(40)), single)
-    monkeypatch.setattr(information, "_VALUES_AT_ONCE", 4)
-    monkeypatch.setattr(information, "_NUMBERS_AT_ONCE", 170)
+    monkeypatch.setattr("mnemoscope.core.numerics._VALUES_AT_ONCE", 4)
+    monkeypatch.setattr("mnemoscope.core.numerics._NUMBERS_AT_ONCE", 170)
     torch.testing.assert_close(mutual_information(states, classes, even(40)), single)
 
 

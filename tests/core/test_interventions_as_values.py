@@ -1,10 +1,10 @@
 import pytest
 import torch
 
+from mnemoscope.core.batch import Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Add, Knockout, LowRank, Mean, Patch, Project, SetPattern, Zero
-from mnemoscope.core.mechanism import Mechanism
-from mnemoscope.core.named import Named
+from mnemoscope.core.patterns import Mechanism
 from mnemoscope.core.site import KINDS, WEIGHTS, ParamSite, Site
 from tests.support import seeded, small_spec
 

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from mnemoscope.core.keeping import kept
+from mnemoscope.core.runtime import memoize
 
 
 class Thing:
@@ -15,7 +15,7 @@ class Thing:
 def counting():
     calls = []
 
-    @kept
+    @memoize
     def function(of, number=0, *, name="a"):
         """What it does."""
         calls.append((number, name))
@@ -37,7 +37,7 @@ def test_a_function_is_called_once_for_each_thing_and_argument():
 def test_a_call_that_fails_is_not_kept():
     answers = iter([ValueError("no"), 3])
 
-    @kept
+    @memoize
     def function(of):
         answer = next(answers)
         if isinstance(answer, Exception):
@@ -53,7 +53,7 @@ def test_a_call_that_fails_is_not_kept():
 def test_the_thing_and_its_results_are_freed():
     made = []
 
-    @kept
+    @memoize
     def function(of):
         result = Thing()
         made.append(weakref.ref(result))

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mnemoscope.core.matrices import factored_eigenvalues, factored_singular_values, factored_svd, sign_score
+from mnemoscope.core.numerics import factored_eigenvalues, factored_singular_values, factored_svd, sign_score
 from tests.support import seeded
 
 SHAPES = [(7, 3, 5), (5, 3, 7), (4, 4, 4), (3, 6, 5), (6, 6, 2)]

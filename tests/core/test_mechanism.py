@@ -3,8 +3,16 @@ import torch
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import Mechanism, check_names, checked_pattern, otherwise, silent
-from mnemoscope.core.patterns import identity, previous, uniform
+from mnemoscope.core.patterns import (
+    Mechanism,
+    check_names,
+    checked_pattern,
+    identity,
+    previous,
+    silent,
+    uniform,
+    with_fallback,
+)
 
 
 def batch(n: int = 2, n_pos: int = 3) -> Batch:
@@ -50,7 +58,7 @@ def test_fields_are_checked(fields, words):
 
 
 def test_otherwise_fills_the_silent_rows_only():
-    both = otherwise(previous(), uniform())
+    both = with_fallback(previous(), uniform())
     expected = torch.tensor([[1.0, 0, 0], [1, 0, 0], [0, 1, 0]])
     torch.testing.assert_close(checked_pattern(both, batch())[0], expected)
     assert both.name == "previous token, else uniform"
@@ -58,13 +66,17 @@ def test_otherwise_fills_the_silent_rows_only():
 
 
 def test_otherwise_adds_up_parameters_and_flattens_parts():
-    one, other = saying(GOOD, n_parameters=2), otherwise(previous(2), identity())
-    assert otherwise(one, other).n_parameters == 2
-    assert otherwise(otherwise(previous(2), previous()), identity()).parts == (previous(2), previous(), identity())
+    one, other = saying(GOOD, n_parameters=2), with_fallback(previous(2), identity())
+    assert with_fallback(one, other).n_parameters == 2
+    assert with_fallback(with_fallback(previous(2), previous()), identity()).parts == (
+        previous(2),
+        previous(),
+        identity(),
+    )
 
 
 def test_built_twice_is_equal_and_printable():
-    assert otherwise(previous(3), identity()) == otherwise(previous(3), identity())
+    assert with_fallback(previous(3), identity()) == with_fallback(previous(3), identity())
     assert previous(3) != previous(2)
     assert "function" not in repr(previous(3))
 

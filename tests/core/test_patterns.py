@@ -4,7 +4,7 @@ import torch
 from mnemoscope.core import patterns as p
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import checked_pattern, silent
+from mnemoscope.core.patterns import checked_pattern, silent
 from tests.support import seeded, small_spec
 
 

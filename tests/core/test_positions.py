@@ -8,7 +8,7 @@ import xarray as xr
 from mnemoscope.core import positions
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.regions import region
+from mnemoscope.interventions.replacements import region
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 NAMES = ("x1", "y1", "x2")

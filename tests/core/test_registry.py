@@ -5,7 +5,7 @@ import pytest
 
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.registry import Registry
+from mnemoscope.core.guests import Registry
 
 
 def test_a_name_stands_for_one_item():
@@ -30,7 +30,7 @@ def guest(tmp_path, monkeypatch) -> str:
     """A package that registers things in two modules of its part `things`."""
     package = tmp_path / "made_for_registry_test"
     (package / "things").mkdir(parents=True)
-    (package / "__init__.py").write_text("from mnemoscope.core.registry import Registry\nR = Registry('x', 'things')\n")
+    (package / "__init__.py").write_text("from mnemoscope.core.guests import Registry\nR = Registry('x', 'things')\n")
     (package / "things" / "__init__.py").write_text("")
     for name in ("two", "one"):
         (package / "things" / f"{name}.py").write_text(f"from made_for_registry_test import R\nR.add('{name}', 0)\n")

@@ -6,7 +6,7 @@ import xarray as xr
 from scipy import stats
 
 from mnemoscope.core import mean_interval
-from mnemoscope.core.statistics import difference_interval
+from mnemoscope.core.numerics import difference_interval
 
 
 def test_the_interval_of_a_mean_is_students():

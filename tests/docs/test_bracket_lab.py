@@ -17,7 +17,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS, SYSTEMS
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import TASKS
-from mnemoscope.core.subject import Subject
+from mnemoscope.models.subjects import Subject
 from mnemoscope.records import RECORDS, Measured
 from tests.support import seeded
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mnemoscope.engine import architecture, lookup
-from mnemoscope.engine.architecture import hooked_points, of_model
+from mnemoscope.engine.architecture import hooked_points, read_transformer
 from mnemoscope.engine.transformer import Transformer
 from tests.support import foreign_model, random_model, seeded
 
@@ -18,7 +18,7 @@ def kept(monkeypatch):
 
 
 def weights_of(model) -> Transformer:
-    found = of_model(model)
+    found = read_transformer(model)
     assert not isinstance(found, str)
     return found
 
@@ -55,12 +55,12 @@ def test_a_model_is_tried_once_for_the_weights_that_it_has(monkeypatch):
     tried, reproduces = [], architecture._reproduces
     monkeypatch.setattr(architecture, "_reproduces", lambda *args: tried.append(1) or reproduces(*args))
     model = random_model()
-    of_model(model)
-    of_model(model)
+    read_transformer(model)
+    read_transformer(model)
     assert len(tried) == 1
     with torch.no_grad():
         model.blocks[0].attn.W_O *= 2
-    of_model(model)
+    read_transformer(model)
     assert len(tried) == 2
 
 
@@ -96,7 +96,7 @@ def test_a_first_layer_from_tables_gives_the_models_own_logits(n_layers, changes
 def test_a_model_is_tried_with_the_tables_that_serve_it(monkeypatch):
     model = foreign_model(d_vocab=6, n_ctx=8)
     monkeypatch.setattr(lookup.Cells, "after_attention", lambda cells, inputs, read: cells.stream[cells.at(inputs)])
-    assert of_model(model) == "its forward pass is a different one"
+    assert read_transformer(model) == "its forward pass is a different one"
 
 
 @pytest.mark.parametrize("part", ["unembed", "blocks.0.attn", "blocks.1.mlp"])
@@ -105,18 +105,18 @@ def test_a_part_with_another_forward_pass_is_noticed(part):
     module = model.get_submodule(part)
     whole = module.forward
     module.forward = lambda *args, **kwargs: 2 * whole(*args, **kwargs)
-    assert of_model(model) == "its forward pass is a different one"
+    assert read_transformer(model) == "its forward pass is a different one"
 
 
 def test_a_model_is_tried_without_the_hooks_that_it_carries():
     model = foreign_model()
     whole = model.unembed.forward
     model.add_hook("blocks.0.hook_resid_pre", lambda stream, hook: 0 * stream)
-    assert isinstance(of_model(model), Transformer)
+    assert isinstance(read_transformer(model), Transformer)
     other = foreign_model()
     other.add_hook("blocks.0.hook_resid_pre", lambda stream, hook: stream)
     other.unembed.__class__ = type("Doubled", (type(other.unembed),), {"forward": lambda self, x: 2 * whole(x)})
-    assert of_model(other) == "its forward pass is a different one"
+    assert read_transformer(other) == "its forward pass is a different one"
     assert len(model.hook_dict["blocks.0.hook_resid_pre"].fwd_hooks) == 1
     assert not model(TOKENS).equal(foreign_model()(TOKENS)), "hooks are on the model as before"
 
@@ -128,9 +128,9 @@ def test_a_part_of_another_class_is_noticed():
         def forward(self, residual):
             return 2 * super().forward(residual)
 
-    assert isinstance(of_model(model), Transformer)
+    assert isinstance(read_transformer(model), Transformer)
     model.unembed.__class__ = Doubled
-    assert of_model(model) == "its forward pass is a different one"
+    assert read_transformer(model) == "its forward pass is a different one"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_part_of_another_class_is_noticed():
     ],
 )
 def test_reasons_name_the_field(changes, reason):
-    assert of_model(foreign_model(**changes)) == reason
+    assert read_transformer(foreign_model(**changes)) == reason
 
 
 @torch.no_grad()
@@ -156,7 +156,7 @@ def test_bfloat16_is_computed_and_another_model_noticed(changes):
     torch.testing.assert_close(found, given, atol=0.06 * given.abs().max().item(), rtol=0)
     whole = model.unembed.forward
     model.unembed.forward = lambda residual: 2 * whole(residual)
-    assert of_model(model) == "its forward pass is a different one"
+    assert read_transformer(model) == "its forward pass is a different one"
 
 
 def test_hooks_are_found_where_they_are():

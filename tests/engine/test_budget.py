@@ -7,7 +7,7 @@ from torch.profiler import ProfilerActivity, profile
 from mnemoscope.analyses.patching.activations import patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import METRICS
-from mnemoscope.engine.architecture import of_model
+from mnemoscope.engine.architecture import read_transformer
 from mnemoscope.engine.budget import MAX_BYTES, Sizes, roomy
 from mnemoscope.interventions.patching.grid import grid
 from mnemoscope.interventions.patching.measuring import Question
@@ -107,5 +107,5 @@ def test_where_no_bound_is_given_copies_of_weights_have_room_besides():
     subject = foreign_model(d_vocab=50_000, d_model=64, n_layers=4, d_head=16, n_heads=4, d_mlp=32)
     sizes = Sizes(cfg=subject.cfg, n_pos=1, n_read=1)
     assert roomy(subject) == MAX_BYTES + sizes.weights() + max(sizes.copies(), sizes.traced_weights())
-    assert sizes.copies() >= of_model(subject).copied_bytes - 4 * 4 * 3 * 64
+    assert sizes.copies() >= read_transformer(subject).copied_bytes - 4 * 4 * 3 * 64
     assert patch(subject, prompt_pairs(d_vocab=50_000), kind="resid_pre", over=("layer",)).sizes["layer"] == 4

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mnemoscope.engine.changes import Changes
-from mnemoscope.engine.norms import Norm, softmax
+from mnemoscope.engine.pointwise import Norm, softmax
 from tests.support import seeded
 
 _STEPS = ("hook_scale", "hook_normalized")

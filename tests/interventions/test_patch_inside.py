@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from mnemoscope.core.batch import Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Patch
-from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.run import intervened, run_with
 from tests.support import random_model, seeded, small_spec

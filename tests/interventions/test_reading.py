@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from mnemoscope.engine import lookup
-from mnemoscope.engine.architecture import of_model
+from mnemoscope.engine.architecture import read_transformer
 from mnemoscope.engine.changes import IN_BLOCK, NONE
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.reading import Starts, logits_directly, outputs_at, watch
+from mnemoscope.interventions.reading import Starts, logits_directly, observe_run, outputs_at
 from tests.support import foreign_model, random_model, seeded, small_spec
 
 BATCH = small_spec("v3").task.monitor(10, split="test", generator=seeded())
@@ -94,16 +94,16 @@ def test_what_is_watched_is_what_the_model_has_there_as_hooks_leave_it(name, fir
     with model.hooks(fwd_hooks=[("blocks.0.attn.hook_v", changing)]):
         for point in watched:
             seen.clear()
-            assert watch(model, BATCH.inputs, {point: watched[point]})
+            assert observe_run(model, BATCH.inputs, {point: watched[point]})
             assert list(seen) == [point]
             torch.testing.assert_close(seen[point], one[point], atol=1e-5, rtol=1e-5)
-    assert not watch(model, BATCH.inputs, {"blocks.0.ln1.hook_scale": print})
+    assert not observe_run(model, BATCH.inputs, {"blocks.0.ln1.hook_scale": print})
 
 
 @torch.no_grad()
 def test_the_first_layer_is_looked_up_where_there_are_more_places_than_cells():
     model = random_model()
-    weights = of_model(model)
+    weights = read_transformer(model)
     assert not isinstance(weights, str)
     assert model.cfg.d_vocab * BATCH.inputs.shape[1] <= lookup.MAX_CELLS
     looked_up = lookup.after_attention(weights.first, BATCH.inputs, None, NONE)
@@ -182,7 +182,7 @@ def test_runs_are_resumed_before_the_first_change_and_give_the_same_bits():
 @torch.no_grad()
 def test_what_is_resumed_runs_no_earlier_block(monkeypatch):
     model, where, ran = random_model(n_layers=3), some_places(), []
-    of_model(model)  # tried once, which runs it
+    read_transformer(model)  # tried once, which runs it
     after = Transformer.after_block
     monkeypatch.setattr(Transformer, "after_block", lambda w, index, *more: ran.append(index) or after(w, index, *more))
     starts, last = Starts(), "blocks.2.hook_mlp_out"

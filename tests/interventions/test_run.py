@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mnemoscope.analyses.ablation.targets import components
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import (
     Add,
@@ -21,8 +21,7 @@ from mnemoscope.core.intervention import (
     SetPattern,
     Zero,
 )
-from mnemoscope.core.mechanism import Mechanism
-from mnemoscope.core.named import Named
+from mnemoscope.core.patterns import Mechanism
 from mnemoscope.core.site import ATTENTION, BY_HEAD, KINDS, WEIGHTS, ParamSite, Site
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.run import intervened, run_with

@@ -3,7 +3,7 @@ import torch
 
 from mnemoscope.core.intervention import LowRank, Scale
 from mnemoscope.core.site import ParamSite
-from mnemoscope.interventions.weights import Decompositions, changed_weights, weight_at
+from mnemoscope.interventions.run import Decompositions, changed_weights, weight_at
 from tests.support import random_model
 
 SITES = (ParamSite(name="W_out", layer=0), ParamSite(name="W_V", layer=0), ParamSite(name="W_O", layer=0, head=1))

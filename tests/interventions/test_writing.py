@@ -10,9 +10,9 @@ import torch
 
 from mnemoscope.analyses.patching.activations import patch
 from mnemoscope.analyses.patching.attribution import estimate
+from mnemoscope.core.batch import Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Add, Knockout, Patch, SetPattern, Zero
-from mnemoscope.core.named import Named
 from mnemoscope.core.patterns import uniform
 from mnemoscope.core.site import ATTENTION, Site
 from mnemoscope.interventions import writing

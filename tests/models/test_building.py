@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.building import build, configuration, parameters, zeroed
+from mnemoscope.models.building import build, configuration, parameters, zero_patterns
 from tests.support import global_generators_untouched
 
 
@@ -42,7 +42,7 @@ def test_what_is_switched_off_is_zero_and_nothing_else_is(fields, pattern):
             assert not value.any(), name
         elif ".W_" in name:
             assert value.all(), name
-    assert bool(zeroed(ModelSpec(**fields))) == bool(pattern)
+    assert bool(zero_patterns(ModelSpec(**fields))) == bool(pattern)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.checkpoint import load_checkpoint, save_checkpoint
-from mnemoscope.models.tensor_files import read_tensors, write_tensors
+from mnemoscope.models.checkpoint import load_checkpoint, read_tensors, save_checkpoint, write_tensors
 from tests.engine.test_of_spec import ARCHITECTURES, TOKENS
 from tests.support import flip, foreign_model, global_generators_untouched, random_model
 

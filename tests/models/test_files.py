@@ -7,8 +7,8 @@ from hypothesis import given
 from safetensors.torch import save_file
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.models.checkpoint import digest, read_tensors, write_tensors
 from mnemoscope.models.files import write_atomically
-from mnemoscope.models.tensor_files import digest, read_tensors, write_tensors
 from tests.support import flip
 
 TENSORS = {

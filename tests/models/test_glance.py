@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
+from mnemoscope.models.files import hold
 from mnemoscope.models.glance import glance
-from mnemoscope.models.run_lock import hold
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope import InputError, ModelSpec
-from mnemoscope.models.building import build, held, matching, parameters
+from mnemoscope.models.building import build, held, matching_names, parameters
 from mnemoscope.models.checkpoint import load_checkpoint, save_checkpoint
 from mnemoscope.training.loop import train
 from tests.support import random_model, seeded, small_spec
@@ -65,7 +65,7 @@ def test_frozen_embeddings_stay_and_a_silent_token_has_none(tmp_path):
     run = train(spec, tmp_path / "run")
     first, last = (parameters(run.model(step)) for step in (0, spec.recipe.n_steps))
     stay = {name for name, value in first.items() if torch.equal(value, last[name])}
-    assert stay == matching(held(spec.model), first)
+    assert stay == matching_names(held(spec.model), first)
     assert {"embed.W_E", "unembed.W_U", "pos_embed.W_pos", "blocks.0.attn.b_V"} <= stay
     assert "blocks.0.attn.b_Q" not in stay
     assert not first["embed.W_E"][-1].any()

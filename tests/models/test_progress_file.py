@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.progress_file import read_progress
+from mnemoscope.models.files import read_progress
 from mnemoscope.models.run import open_run
 from mnemoscope.training.loop import train
 from tests.support import contents, small_spec

@@ -8,8 +8,8 @@ from time import sleep
 import filelock
 import pytest
 
-from mnemoscope.models import run_lock
-from mnemoscope.models.run_lock import HOLDER, LEASE, NAME, RunHeldError, hold, is_held
+from mnemoscope.models import files
+from mnemoscope.models.files import HOLDER, LEASE, NAME, RunHeldError, hold, is_held
 from mnemoscope.training.loop import train
 from tests.support import contents, small_spec
 
@@ -27,7 +27,7 @@ def claimed_by(path, host, *, silent_for=0.0):
 @pytest.fixture
 def often(monkeypatch):
     """Signs of life every hundredth of a second."""
-    monkeypatch.setattr(run_lock, "TOUCHED_EVERY", 0.01)
+    monkeypatch.setattr(files, "TOUCHED_EVERY", 0.01)
 
 
 def until(true):

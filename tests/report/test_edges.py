@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import Edge, Site
 from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.report.edges import HALF_HEIGHT, PORTS, circuit_figure, places, routes
 from mnemoscope.report.page import Page

@@ -17,8 +17,8 @@ from time import monotonic, sleep
 import pytest
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.models.files import is_held
 from mnemoscope.models.run import Run, open_run
-from mnemoscope.models.run_lock import is_held
 from mnemoscope.run import dask_cluster, dask_training, dask_work
 from mnemoscope.run.configurations import search_sweep
 from mnemoscope.run.dask_cluster import client, on_scheduler

@@ -10,7 +10,7 @@ from mnemoscope.claims.claim import Claim
 from mnemoscope.claims.evidence import Evidence
 from mnemoscope.claims.judge import judge, misbehaviour
 from mnemoscope.claims.measuring import Call, OfPlant
-from mnemoscope.core.subject import Subject
+from mnemoscope.models.subjects import Subject
 
 
 @lru_cache(maxsize=2)

@@ -12,7 +12,7 @@ from mnemoscope.claims.registration import expected_seeds
 from mnemoscope.claims.trials import under
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.constructed.stand_ins import following
+from mnemoscope.models.constructed.stand_ins import prescribe_course
 from tests.systems.on_trial import trouble
 
 REGISTERED = [CLAIMS.get(name) for name in CLAIMS.names()]
@@ -21,7 +21,7 @@ ALL = [*REGISTERED, *(rival for claim in REGISTERED for rival in claim.rivals)]
 OVER_TRAINING = [
     claim
     for claim in ALL
-    if any(isinstance(c.plant, partial) and c.plant.func is following({}, {}).func for c in claim.controls)
+    if any(isinstance(c.plant, partial) and c.plant.func is prescribe_course({}, {}).func for c in claim.controls)
 ]
 """Claims with planted trajectories."""
 SHARES = ("accuracy", "probability", "recall", "share")

@@ -3,9 +3,8 @@ import torch
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.run import local
-from mnemoscope.training import ensembles
-from mnemoscope.training.ensembles import bytes_of_run, train_in_groups
-from mnemoscope.training.loop import train_together
+from mnemoscope.training import loop
+from mnemoscope.training.loop import bytes_of_run, train_in_groups, train_together
 from tests.support import small_spec
 
 SHORT = {"recipe.n_steps": 4, "recipe.warmup_steps": 0, "recipe.batch_size": 16, "recipe.checkpoint_steps": ()}
@@ -29,10 +28,10 @@ def groups(monkeypatch):
                 raise torch.OutOfMemoryError("too large")
             return train_together(chosen, paths, **rest | {"device": "cpu"})
 
-        monkeypatch.setattr(ensembles, "usable_device", torch.device)
-        monkeypatch.setattr(ensembles, "free_bytes", lambda device: memory / ensembles.SHARE)
-        monkeypatch.setattr(ensembles, "bytes_of_run", lambda spec, device: counted or needed)
-        monkeypatch.setattr(ensembles, "train_together", watched)
+        monkeypatch.setattr(loop, "usable_device", torch.device)
+        monkeypatch.setattr(loop, "free_bytes", lambda device: memory / loop.SHARE)
+        monkeypatch.setattr(loop, "bytes_of_run", lambda spec, device: counted or needed)
+        monkeypatch.setattr(loop, "train_together", watched)
         return sizes
 
     return install

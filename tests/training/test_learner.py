@@ -3,8 +3,8 @@ import torch
 
 from mnemoscope.core.specification import ModelSpec, Recipe
 from mnemoscope.models.building import build, parameters
-from mnemoscope.training.blocks import Examples
 from mnemoscope.training.learner import Learner
+from mnemoscope.training.schedule import Examples
 from tests.support import seeded
 
 SPEC = ModelSpec(d_model=8, n_heads=2, dtype="float64")

@@ -11,12 +11,13 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import Freeze, TaskChange
 from mnemoscope.models.checkpoint import load_checkpoint
-from mnemoscope.models.replicates import check_replicates
 from mnemoscope.models.run import open_run
+from mnemoscope.models.subjects import check_replicates
 from mnemoscope.training import recorder
-from mnemoscope.training.blocks import Blocks
+from mnemoscope.training.learner import Learner
 from mnemoscope.training.loop import train, train_together
-from mnemoscope.training.state import last_step, read_state
+from mnemoscope.training.recorder import last_step, read_state
+from mnemoscope.training.schedule import Blocks
 from tests.support import contents, flip, global_generators_untouched, small_spec
 
 N_STEPS = 60
@@ -427,7 +428,7 @@ def test_training_ends_with_the_first_line_as_good_as_asked(stopped):
         run = train(spec, path / f"early-{spec.seed}", report=lines.append)
         assert run.finished
         assert run.last_step == run.steps[-1] == last_step(run) == run.metrics().step[-1] == end
-        assert run.kept == run.steps
+        assert run.kept_steps == run.steps
         assert lines[-1].step == lines[-1].n_steps
         check_replicates([run])
         assert_equal_until(run, whole, end)
@@ -479,3 +480,29 @@ def test_a_task_without_skills_is_never_good_enough(tmp_path, monkeypatch):
     spec = small_spec(changes={"recipe.n_steps": 20, "recipe.stop_at": 0.0, "recipe.checkpoint_steps": ()})
     monkeypatch.setattr(type(spec.task), "skills", lambda self, batch: {})
     assert train(spec, tmp_path / "run").last_step == 20
+
+
+@pytest.mark.parametrize("metrics_every", [1, 50])
+def test_training_stops_where_the_loss_is_not_finite_and_is_not_marked_as_finished(tmp_path, metrics_every):
+    spec = small_spec(changes={"recipe.learning_rate": 1e30, "recipe.metrics_every": metrics_every})
+    with pytest.raises(InputError, match=r"run from step 1 on; .*lower recipe.learning_rate") as refused:
+        train(spec, tmp_path / "run")
+    assert "\n" not in str(refused.value)
+    run = open_run(tmp_path / "run")
+    assert not run.finished
+    assert run.steps == (0,)
+
+
+def test_a_seed_that_diverges_stops_alone(tmp_path, monkeypatch):
+    losses = Learner.losses
+
+    def spoiled(self, *args):
+        found = losses(self, *args)
+        return found * torch.tensor([1.0, torch.nan]) if len(found) == 2 else found
+
+    specs, paths = [small_spec(seed=seed) for seed in (0, 1)], [tmp_path / name for name in ("good", "bad")]
+    monkeypatch.setattr(Learner, "losses", spoiled)
+    with pytest.raises(InputError, match=r"bad from step 0 on"):
+        train_together(specs, paths)
+    assert [open_run(path).finished for path in paths] == [True, False]
+    assert open_run(paths[0]).steps == specs[0].recipe.checkpoints

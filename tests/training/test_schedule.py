@@ -4,7 +4,7 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import Freeze, Recipe, TaskChange
-from mnemoscope.models.building import matching
+from mnemoscope.models.building import matching_names
 from mnemoscope.training.schedule import check_schedules, frozen, learning_rate, task_at
 from tests.support import small_spec
 
@@ -48,8 +48,8 @@ def test_a_pattern_that_matches_nothing_is_refused_at_every_step():
 
 
 def test_patterns_are_shell_style():
-    assert matching(["*.attn.[Wb]_Q"], NAMES) == {NAMES[1], NAMES[2], NAMES[4]}
-    assert matching([], NAMES) == set()
+    assert matching_names(["*.attn.[Wb]_Q"], NAMES) == {NAMES[1], NAMES[2], NAMES[4]}
+    assert matching_names([], NAMES) == set()
 
 
 def test_a_task_changes_from_its_step_on_and_the_later_change_wins():

@@ -15,10 +15,9 @@ from torch import Tensor
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.modes import evaluation_mode
-from mnemoscope.core.protocols import HookedModel, has_linear_attention, is_hooked
+from mnemoscope.core.protocols import HookedModel, evaluation_mode, has_linear_attention, is_hooked
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.reading import nowhere, unembedding, watch
+from mnemoscope.interventions.reading import observe_run, pick_nothing, unembedding
 
 MAX_BYTES = 2**28
 """For the patterns of one layer, unless another bound is given."""
@@ -27,7 +26,7 @@ MAX_BYTES = 2**28
 @torch.no_grad()
 def patterns(model: HookedModel, batch: Batch) -> Float[Tensor, "batch layer head_index query key"]:
     """Attention patterns of every layer; rows add up to one."""
-    with unembedding(model, nowhere):
+    with unembedding(model, pick_nothing):
         _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name.endswith("attn.hook_pattern"))
     return torch.stack([cache[f"blocks.{layer}.attn.hook_pattern"] for layer in range(model.cfg.n_layers)], 1)
 
@@ -122,7 +121,7 @@ def each_layer(
             use(layer, rows, attention)
 
         taken = {Site(kind="pattern", layer=layer).hook: partial(take, layer=layer, rows=rows) for layer in layers}
-        if not watch(model, batch.inputs[rows], taken):
+        if not observe_run(model, batch.inputs[rows], taken):
             hooks = [(name, partial(_told, use=told)) for name, told in taken.items()]
             with evaluation_mode(model):
                 model.run_with_hooks(batch.inputs[rows], fwd_hooks=hooks, stop_at_layer=layers[-1] + 1)

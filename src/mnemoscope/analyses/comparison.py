@@ -17,9 +17,9 @@ from mnemoscope.analyses.forward import check_task, normalised, read_at
 from mnemoscope.analyses.vector_evaluation import evaluate_vectors
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.numerics import difference_interval
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.skills import Skills
-from mnemoscope.core.statistics import difference_interval
 
 OUTCOMES = ("both", "first only", "second only", "neither")
 """The places at which both models, one of them, or neither is right."""

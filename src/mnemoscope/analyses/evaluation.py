@@ -30,10 +30,10 @@ from mnemoscope.analyses.vector_evaluation import evaluate_vectors
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.monitoring import monitored
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import means
+from mnemoscope.core.task import monitored
 from mnemoscope.engine.budget import LOG_PROBS, parts
 from mnemoscope.interventions.reading import logits_directly
 
@@ -84,9 +84,11 @@ def evaluate(
         `floor`, `best_accuracy`, `kl`. NaN where there is no position. The skill `all` is every scored position.
 
     Raises:
-        InputError: The model is too small for the task, or predicts NaN; there is no such reference; or subgroups or
-            skills are wanted without a task, or of vectors.
+        InputError: The model is too small for the task, or predicts NaN; no position is scored; there is no such
+            reference; or subgroups or skills are wanted without a task, or of vectors.
     """
+    if isinstance(by, str):
+        batch.check_scored()
     if batch.has_vectors:
         if by != "subgroup":
             raise InputError("vectors are evaluated by part of the answer and position; leave out `by`")

@@ -11,12 +11,11 @@ from torch import Tensor
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.modes import evaluation_mode
-from mnemoscope.core.protocols import HookedModel, Task, reads_vectors
+from mnemoscope.core.protocols import HookedModel, Task, evaluation_mode, reads_vectors
 from mnemoscope.core.skills import Skills
 from mnemoscope.engine.architecture import identity
 from mnemoscope.engine.budget import LOG_PROBS, check_result, parts
-from mnemoscope.engine.norms import log_softmax
+from mnemoscope.engine.pointwise import log_softmax
 from mnemoscope.interventions.reading import logits_at, logits_directly
 from mnemoscope.interventions.recordings import check_numbers
 

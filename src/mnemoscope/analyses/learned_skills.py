@@ -17,10 +17,10 @@ from mnemoscope.analyses.forward import log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of
-from mnemoscope.core.keeping import kept
 from mnemoscope.core.protocols import Task
+from mnemoscope.core.runtime import memoize
 from mnemoscope.core.skills import means
-from mnemoscope.core.subject import Subject
+from mnemoscope.models.subjects import Subject
 
 
 @lru_cache(maxsize=4)
@@ -29,7 +29,7 @@ def every_sequence(task: Task, split: str = "test") -> Batch:
     return task.enumerate(split=split)
 
 
-@kept  # every measure of a gated claim asks for it again
+@memoize  # every measure of a gated claim asks for it again
 def accuracy_by_skill(subject: Subject, *, split: str = "test") -> Mapping[str, float]:
     """Share of right answers among all sequences of the split, by skill; NaN for a skill that none of them tests.
 
@@ -66,7 +66,7 @@ def _sequences(task: Task, split: str, subgroup: str) -> Batch:
     return batch if subgroup == ALL else batch.select(groups[subgroup])
 
 
-@kept
+@memoize
 def evaluated(subject: Subject, *, split: str = "test", subgroup: str = ALL) -> xr.Dataset:
     """The result of `evaluate` for a model on `sequences`."""
     task = subject.task

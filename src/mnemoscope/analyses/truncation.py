@@ -35,7 +35,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ParamSite
 from mnemoscope.engine.budget import whole_rows
 from mnemoscope.interventions.reading import logits_at
-from mnemoscope.interventions.weights import Decompositions, changed_weights, weight_at
+from mnemoscope.interventions.run import Decompositions, changed_weights, weight_at
 
 Kept = Literal["top", "rest"]
 KEPT: tuple[Kept, ...] = get_args(Kept)

@@ -15,12 +15,11 @@ from dataclasses import dataclass, replace
 from mnemoscope.claims.claim import Claim
 from mnemoscope.claims.measuring import OfModel
 from mnemoscope.claims.registration import that_count
-from mnemoscope.core.errors import InputError
-from mnemoscope.core.numbers import ranges
+from mnemoscope.core.errors import InputError, ranges
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.replicates import check_replicates
 from mnemoscope.models.run import Run, by_label
+from mnemoscope.models.subjects import check_replicates
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from jaxtyping import Bool, Float
 
 from mnemoscope.claims.explanation import Explanation
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.guests import Registry
 from mnemoscope.core.html import html_table
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.registry import Registry
-from mnemoscope.core.subject import Subject
+from mnemoscope.models.subjects import Subject
 
 Quantifier = Literal["most", "every", "exists", "mean", "equivalence"]
 Direction = Literal["above", "below", "within"]

@@ -29,13 +29,12 @@ from mnemoscope.claims.registration import LIBRARY, configurations, function_dig
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.subject import Subject
 from mnemoscope.core.version import NUMBERS
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.language.conversion import named_language_model
 from mnemoscope.models.language.sources import fingerprint
 from mnemoscope.models.run import Run
-from mnemoscope.models.subjects import subject
+from mnemoscope.models.subjects import Subject, subject
 from mnemoscope.run.local import ATTEMPTS, analyse_many
 
 RESTS_ON = ("torch", "transformer-lens")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from mnemoscope.claims.claim import Control, Criterion, Direction, Measured
-from mnemoscope.core.subject import Subject
+from mnemoscope.models.subjects import Subject
 
 Case = Callable[..., Control]
 """A control whose kind is still open."""

@@ -15,8 +15,8 @@ from mnemoscope.claims.registered import superseded
 from mnemoscope.cli.catalogue import FILE, Kind, sources_digest
 from mnemoscope.core import guests
 from mnemoscope.core.errors import one_of
-from mnemoscope.core.presets import in_words
-from mnemoscope.core.registry import Registry
+from mnemoscope.core.guests import Registry
+from mnemoscope.core.presets import names_with_words
 from mnemoscope.models.files import write_atomically
 from mnemoscope.report.rulings import words
 
@@ -43,7 +43,7 @@ def write(guest: str) -> None:
 
 
 def _system(item: ms.System) -> dict[str, Any]:
-    return {"summary": item.summary, "in_words": in_words([item])}
+    return {"summary": item.summary, "in_words": names_with_words([item])}
 
 
 def _task(cls: type) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mnemoscope.core.registry import Registry
+from mnemoscope.core.guests import Registry
 
 SECTIONS = ("train and look", "take models apart", "put claims on trial", "the package")
 """Headings of the overview, in its order."""

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
 
-from mnemoscope.core.progress import heard_by
+from mnemoscope.core.runtime import listen_to_progress
 from mnemoscope.training import recorder
 from mnemoscope.training.recorder import Report
 
@@ -44,7 +44,7 @@ def counted_down(n: int, what: str, console: Console) -> Iterator[Callable[[], N
             done += 1
             bars.update(bar, completed=done, description=_of(what, done, n))
 
-        with heard_by(heard):
+        with listen_to_progress(heard):
             yield advance
 
 

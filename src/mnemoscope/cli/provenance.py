@@ -21,8 +21,8 @@ from mnemoscope.claims.admission import Bench
 from mnemoscope.claims.claim import Claim
 from mnemoscope.claims.measuring import name_of
 from mnemoscope.claims.verdict import Ruling
+from mnemoscope.core.errors import ranges
 from mnemoscope.core.html import macros
-from mnemoscope.core.numbers import ranges
 from mnemoscope.models import zoo
 from mnemoscope.report.overview import link
 

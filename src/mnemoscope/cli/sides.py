@@ -130,7 +130,7 @@ def described(side: Side) -> str:
 
 def notes_on(first: Side, second: Side, pair: tuple[ms.Run, ms.Run], *, ablated: bool) -> list[str]:
     """Notes that a reader of the numbers needs."""
-    from mnemoscope.core.differences import differences, in_words
+    from mnemoscope.core.presets import differences, fields_text
     from mnemoscope.report.tables import counted
 
     notes = []
@@ -138,7 +138,7 @@ def notes_on(first: Side, second: Side, pair: tuple[ms.Run, ms.Run], *, ablated:
     of_task = {name: theirs for name, (_, theirs) in apart.items() if name.startswith("task.")}
     if of_task:
         notes.append(
-            f"Both are asked sequences of the first one's task ({in_words(of_task)}), whatever they learned on."
+            f"Both are asked sequences of the first one's task ({fields_text(of_task)}), whatever they learned on."
         )
     seeds = [run.spec.seed for run in pair]
     if first.task.for_seed(seeds[0]) != first.task.for_seed(seeds[1]):

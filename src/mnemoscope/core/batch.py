@@ -1,20 +1,24 @@
-"""A batch of sequences together with everything that its generator knows about them."""
+"""A batch of sequences with everything that its generator knows about them, and named tensors and batches as values."""
 
+import hashlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.core import positions as naming
+from mnemoscope.core.errors import InputError
 
 Inputs = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos d_input"]
 """Tokens, or vectors."""
 Targets = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos d_output"]
 """The same of what is due."""
+_TOKENS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 CHUNK = 1024
 """Sequences in one forward pass; on a CPU larger ones leave the cache and take more than twice as long."""
 
@@ -47,6 +51,43 @@ class Batch:
     lengths: Int[Tensor, " batch"] | None = None
     symbol: Callable[[int], str] | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("inputs", "targets"):
+            value = getattr(self, name)
+            is_vectors, is_tokens = value.is_floating_point(), value.dtype in _TOKENS
+            if not (is_vectors and value.ndim == 3) and not (is_tokens and value.ndim == 2):
+                raise InputError(
+                    f"{name} of a batch must be tokens, whole numbers (batch, pos), or vectors, floats (batch, pos, "
+                    f"width); got {value.dtype} of shape {tuple(value.shape)}; make tokens whole with .long()"
+                )
+        places = self.inputs.shape[:2]
+        self._check_shape("targets", self.targets.shape[:2], places)
+        self._check_shape("scored", self.scored.shape, places)
+        if self.scored.dtype != torch.bool:
+            raise InputError(
+                f"scored of a batch must be a mask of bool; got {self.scored.dtype}; convert it by .bool()"
+            )
+        for name, value in (("weights", self.weights), ("lengths", self.lengths)):
+            if value is not None:
+                self._check_shape(name, value.shape, places[:1])
+        for name, value in self.known.items():
+            self._check_shape(f"latent {name}", value.shape[:1], places[:1])
+
+    def _check_shape(self, name: str, given: torch.Size, allowed: torch.Size) -> None:
+        if given != allowed:
+            raise InputError(
+                f"{name} of a batch must fit inputs of shape {tuple(self.inputs.shape)}, and so begin with "
+                f"{tuple(allowed)}; got {tuple(given)}; take the same rows and positions of all"
+            )
+
+    def check_scored(self) -> None:
+        """Raise InputError if no position is scored: a mean over the scored positions would be NaN."""
+        if not self.scored.any():
+            raise InputError(
+                f"scored of a batch must be True somewhere; none of the {self.scored.numel()} places is; choose "
+                "positions, or other sequences"
+            )
+
     @property
     def real(self) -> Bool[Tensor, "batch pos"]:
         """True for positions that are no padding."""
@@ -67,8 +108,8 @@ class Batch:
     @property
     def symbols(self) -> list[list[str]]:
         """The names of the tokens of every row, padding included."""
-        called = self.symbol or str
-        names = {number: called(number) for number in self.inputs.unique().tolist()}
+        name = self.symbol or str
+        names = {number: name(number) for number in self.inputs.unique().tolist()}
         return [[names[number] for number in row] for row in self.inputs.tolist()]
 
     @cached_property
@@ -93,9 +134,14 @@ class Batch:
             names.append(there.pop() if len(there) == 1 else next(places, "…"))
         return names
 
-    def called(self, pos: int) -> str:
+    def position_name(self, pos: int) -> str:
         """The name of a position, else its number."""
         return self.positions[pos] if self.positions else str(pos)
+
+    def called(self, pos: int) -> str:
+        """Old name of `position_name`."""
+        warnings.warn("Batch.called is now Batch.position_name", FutureWarning, stacklevel=2)
+        return self.position_name(pos)
 
     def labels(self, **axes: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
         """Coordinates of a result along axes of positions.
@@ -144,3 +190,38 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
         return self._map(lambda value: value.to(device))
+
+
+T = TypeVar("T", Batch, Tensor)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Named(Generic[T]):
+    """A batch or a tensor that an intervention refers to, by its name in results. Do not change it any more."""
+
+    name: str
+    value: T
+
+    @cached_property
+    def digest(self) -> str:
+        """Eight hexadecimal digits of the content's hash."""
+        value = self.value
+        tensors = [value] if isinstance(value, Tensor) else [value.inputs, value.targets, value.scored]
+        if isinstance(value, Batch) and value.lengths is not None:
+            tensors.append(value.lengths)
+        content = hashlib.sha256()
+        for tensor in tensors:
+            content.update(repr((tuple(tensor.shape), tensor.dtype)).encode())
+            content.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return content.hexdigest()[:8]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Named) and (self.name, self.digest) == (other.name, other.digest)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.digest))
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.digest})"
+
+    __repr__ = __str__

@@ -4,6 +4,8 @@ A guest is a module or a package that an installed distribution names under the 
 or one that was imported by `invite`. A module registers everything when it is imported. A package may hold the parts
 `tasks`, `presets`, `claims`, `report`, `records` and `commands`, each a module or a package of modules, which are
 imported when somebody first asks for what they register, so that a list of commands does not wait for the claims.
+
+A `Registry` asks every guest when it first meets a name that it does not know: a new system needs no central list.
 """
 
 import importlib
@@ -12,12 +14,14 @@ import logging
 import pkgutil
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import Generic, TypeVar
 
-from mnemoscope.core.errors import InputError
+from mnemoscope.core.errors import InputError, one_of
 
 GROUP = "mnemoscope.systems"
 """Entry points of this group name the guests of an installed distribution."""
@@ -151,3 +155,36 @@ def _from_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Registry(Generic[T]):
+    """Items of one `kind` by name; packages of guests register them in their part of the name `part`."""
+
+    kind: str
+    part: str
+    _items: dict[str, T] = field(default_factory=dict)
+
+    def add(self, name: str, item: T) -> T:
+        """Register `item`; InputError where the name is taken by a different one."""
+        if self._items.get(name, item) != item:
+            raise InputError(f"{self.kind} name {name!r} is taken; choose another")
+        self._items[name] = item
+        return item
+
+    def get(self, name: str) -> T:
+        """The item of that name; InputError where there is none lists the names that exist."""
+        if name not in self._items:
+            one_of(self.kind, name, self.names())
+        return self._items[name]
+
+    def names(self, of: Iterable[str] | None = None) -> list[str]:
+        """All names, guest by guest in the order of registration.
+
+        The guests in `of` are imported for that; none: all. What others have registered by then comes along.
+        """
+        load(self.part, of)
+        return list(self._items)

@@ -9,12 +9,10 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.edge import Edge
+from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.mechanism import Mechanism
-from mnemoscope.core.named import Named
-from mnemoscope.core.site import ATTENTION, ParamSite, Site
+from mnemoscope.core.patterns import Mechanism
+from mnemoscope.core.site import ATTENTION, Edge, ParamSite, Site
 
 Replacement = Literal["zero", "mean", "resample"]
 REPLACEMENTS: tuple[Replacement, ...] = get_args(Replacement)

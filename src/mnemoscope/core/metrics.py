@@ -15,39 +15,40 @@ from torch import Tensor
 
 from mnemoscope.core.errors import InputError, one_of
 
+Logits = Float[Tensor, "*rows d_vocab"]
+Outputs = Float[Tensor, "*rows d_output"]
+"""Logits or vectors."""
+Tokens = Int[Tensor, "*rows"]
+Values = Float[Tensor, "*rows"]
+"""A number for each row."""
 
-def loss(
-    outputs: Float[Tensor, "*rows d_output"], targets: Int[Tensor, "*rows"] | Float[Tensor, "*rows d_output"]
-) -> Float[Tensor, "*rows"]:
+
+def loss(outputs: Outputs, targets: Tokens | Outputs) -> Values:
     """The cross-entropy of logits, in nats, or the mean squared error of vectors."""
     return squared_error(outputs, targets) if targets.is_floating_point() else cross_entropy(outputs, targets)
 
 
-def squared_error(
-    outputs: Float[Tensor, "*rows d_output"], targets: Float[Tensor, "*rows d_output"]
-) -> Float[Tensor, "*rows"]:
+def squared_error(outputs: Outputs, targets: Outputs) -> Values:
     """Mean over the entries of a vector."""
     return (outputs - targets).square().mean(-1)
 
 
-def cross_entropy(logits: Float[Tensor, "*rows d_vocab"], targets: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
+def cross_entropy(logits: Logits, targets: Tokens) -> Values:
     """-log p(target), in nats."""
     return -at_target(logits.log_softmax(-1), targets)
 
 
-def at_target(values: Float[Tensor, "*rows d_vocab"], targets: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
+def at_target(values: Logits, targets: Tokens) -> Values:
     """The value of the target token."""
     return values.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
 
 
-def correct(logits: Float[Tensor, "*rows d_vocab"], targets: Int[Tensor, "*rows"]) -> Bool[Tensor, "*rows"]:
+def correct(logits: Logits, targets: Tokens) -> Bool[Tensor, "*rows"]:
     """True if the most probable token is the target; among equals the lowest token counts as the most probable."""
     return logits.argmax(-1) == targets
 
 
-def kl_divergence(
-    reference: Float[Tensor, "*rows d_vocab"], log_probs: Float[Tensor, "*rows d_vocab"]
-) -> Float[Tensor, "*rows"]:
+def kl_divergence(reference: Logits, log_probs: Logits) -> Values:
     """KL(reference || model) in nats.
 
     Infinite where the model excludes what the reference allows, NaN where the reference is.
@@ -85,10 +86,10 @@ class Metric:
 
     def __call__(
         self,
-        logits: Float[Tensor, "*rows d_output"],
-        answer: Int[Tensor, "*rows"] | Float[Tensor, "*rows d_output"],
-        foil: Int[Tensor, "*rows"] | Float[Tensor, "*rows d_output"],
-        clean: Float[Tensor, "*rows d_output"],
+        logits: Outputs,
+        answer: Tokens | Outputs,
+        foil: Tokens | Outputs,
+        clean: Outputs,
     ) -> Tensor:
         """The value of every row, as the function gives it."""
         return self.function(logits, answer, foil, *((clean,) if self.against_clean else ()))
@@ -100,72 +101,46 @@ class Metric:
         return replace(self, name=f"{self.name} {name}", function=partial(_on_part, self.function, part))
 
 
-def logit_difference(
-    logits: Float[Tensor, "*rows d_vocab"], answer: Int[Tensor, "*rows"], foil: Int[Tensor, "*rows"]
-) -> Float[Tensor, "*rows"]:
+def logit_difference(logits: Logits, answer: Tokens, foil: Tokens) -> Values:
     """Logit of the answer minus that of the foil: the logarithm of their odds."""
     return at_target(logits, answer) - at_target(logits, foil)
 
 
-def log_probability(
-    logits: Float[Tensor, "*rows d_vocab"], answer: Int[Tensor, "*rows"], foil: Int[Tensor, "*rows"]
-) -> Float[Tensor, "*rows"]:
+def log_probability(logits: Logits, answer: Tokens, foil: Tokens) -> Values:
     """Log p(answer), in nats."""
     return -cross_entropy(logits, answer)
 
 
-def probability(
-    logits: Float[Tensor, "*rows d_vocab"], answer: Int[Tensor, "*rows"], foil: Int[Tensor, "*rows"]
-) -> Float[Tensor, "*rows"]:
+def probability(logits: Logits, answer: Tokens, foil: Tokens) -> Values:
     """p(answer)."""
     return log_probability(logits, answer, foil).exp()
 
 
-def accuracy(
-    logits: Float[Tensor, "*rows d_vocab"], answer: Int[Tensor, "*rows"], foil: Int[Tensor, "*rows"]
-) -> Float[Tensor, "*rows"]:
+def accuracy(logits: Logits, answer: Tokens, foil: Tokens) -> Values:
     """1 where the answer is the most probable token, 0 elsewhere."""
     return correct(logits, answer).to(logits.dtype)
 
 
-def divergence(
-    logits: Float[Tensor, "*rows d_vocab"],
-    answer: Int[Tensor, "*rows"],
-    foil: Int[Tensor, "*rows"],
-    clean: Float[Tensor, "*rows d_vocab"],
-) -> Float[Tensor, "*rows"]:
+def divergence(logits: Logits, answer: Tokens, foil: Tokens, clean: Logits) -> Values:
     """KL(clean || these logits), in nats."""
     return kl_divergence(clean.softmax(-1), logits.log_softmax(-1))
 
 
-def _on_part(function: Callable[..., Tensor], part: slice, *vectors: Float[Tensor, "*rows d_output"]) -> Tensor:
+def _on_part(function: Callable[..., Tensor], part: slice, *vectors: Outputs) -> Tensor:
     return function(*(vector[..., part] for vector in vectors))
 
 
-def squared_error_metric(
-    outputs: Float[Tensor, "*rows d_output"],
-    answer: Float[Tensor, "*rows d_output"],
-    foil: Float[Tensor, "*rows d_output"],
-) -> Float[Tensor, "*rows"]:
+def squared_error_metric(outputs: Outputs, answer: Outputs, foil: Outputs) -> Values:
     """Mean squared error of the answer."""
     return squared_error(outputs, answer)
 
 
-def error_difference(
-    outputs: Float[Tensor, "*rows d_output"],
-    answer: Float[Tensor, "*rows d_output"],
-    foil: Float[Tensor, "*rows d_output"],
-) -> Float[Tensor, "*rows"]:
+def error_difference(outputs: Outputs, answer: Outputs, foil: Outputs) -> Values:
     """Mean squared error of the foil minus that of the answer: for vectors what the logit difference is for tokens."""
     return squared_error(outputs, foil) - squared_error(outputs, answer)
 
 
-def distance(
-    outputs: Float[Tensor, "*rows d_output"],
-    answer: Float[Tensor, "*rows d_output"],
-    foil: Float[Tensor, "*rows d_output"],
-    clean: Float[Tensor, "*rows d_output"],
-) -> Float[Tensor, "*rows"]:
+def distance(outputs: Outputs, answer: Outputs, foil: Outputs, clean: Outputs) -> Values:
     """Mean squared distance from the clean output."""
     return squared_error(outputs, clean)
 
@@ -197,12 +172,7 @@ _INVARIANCE = 1e-4
 
 
 def check_metric(
-    metric: Metric,
-    logits: Float[Tensor, "*rows d_output"],
-    answer: Int[Tensor, "*rows"] | Float[Tensor, "*rows d_output"],
-    foil: Int[Tensor, "*rows"] | Float[Tensor, "*rows d_output"],
-    *,
-    generator: torch.Generator,
+    metric: Metric, logits: Outputs, answer: Tokens | Outputs, foil: Tokens | Outputs, *, generator: torch.Generator
 ) -> None:
     """Refuse a metric that moves when a constant is added to the logits of a row, or gives no number a row.
 

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.registry import Registry
+from mnemoscope.core.guests import Registry
 
 WORDS: Mapping[str, str] = {
     "pos": "pos",

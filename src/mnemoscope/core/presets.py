@@ -1,13 +1,14 @@
-"""Named configurations, and which of them make up a published system."""
+"""Named configurations, the published systems that they make up, and differences between configurations in words."""
 
+import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mnemoscope.core.errors import one_of
+from mnemoscope.core.guests import Registry
 from mnemoscope.core.protocols import Task
-from mnemoscope.core.registry import Registry
 from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec, change
 
 
@@ -121,10 +122,10 @@ def label_of(spec: RunSpec) -> str:
     """Preset and recipe, as `RunSpec.label`; changes that some system has a word for appear as that word."""
     if "+" not in spec.preset:
         return spec.label
-    return f"{in_words().get(spec.preset, spec.preset)}-{spec.recipe.name}"
+    return f"{names_with_words().get(spec.preset, spec.preset)}-{spec.recipe.name}"
 
 
-def in_words(systems: Iterable[System] | None = None) -> dict[str, str]:
+def names_with_words(systems: Iterable[System] | None = None) -> dict[str, str]:
     """The name with the word of its system for changes, by the name of a preset with a digest of them."""
     if systems is None:
         systems = map(SYSTEMS.get, SYSTEMS.names())
@@ -135,3 +136,64 @@ def in_words(systems: Iterable[System] | None = None) -> dict[str, str]:
 def _changed(name: str, changes: Mapping[str, Any]) -> str:
     """The name of a preset with changes, of which it carries a digest."""
     return f"{name}+{hashlib.sha256(repr(sorted(changes.items())).encode()).hexdigest()[:6]}"
+
+
+LONGEST = 48
+"""Characters of a value from which it is cut."""
+
+
+def differences(one: RunSpec, other: RunSpec) -> dict[str, tuple[Any, Any]]:
+    """Differing fields such as `model.d_model` with both values; of unlike tasks `task` alone, not their fields."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for name, ours, theirs in zip(("task", "model", "recipe"), one.configuration, other.configuration, strict=True):
+        if type(ours) is not type(theirs):
+            found[name] = (one.task.name, other.task.name)
+            continue
+        values = ((f.name, getattr(ours, f.name), getattr(theirs, f.name)) for f in dataclasses.fields(ours))
+        found |= {f"{name}.{field}": (here, there) for field, here, there in values if here != there}
+    return found
+
+
+def changed(spec: RunSpec) -> dict[str, Any] | None:
+    """The fields in which a run differs from the preset that it came from, as this is now, with the run's values.
+
+    None: it came from no preset, or neither preset nor recipe is known here (a guest that was not imported).
+    """
+    name = spec.preset.partition("+")[0]
+    if name not in PRESETS.names() or spec.recipe.name not in PRESETS.get(name).recipes:
+        return None
+    return {field: value for field, (_, value) in differences(preset(name, spec.recipe.name, spec.seed), spec).items()}
+
+
+def changes_text(spec: RunSpec) -> str:
+    """The changes from `changed`, such as `model.normalization=none, recipe.n_steps=500`; `?` where unknown."""
+    found = changed(spec)
+    return "?" if found is None else fields_text(found)
+
+
+def fields_text(changes: Mapping[str, Any]) -> str:
+    """Fields and their values."""
+    return ", ".join(f"{field}={value_text(value)}" for field, value in changes.items())
+
+
+def value_text(value: Any) -> str:
+    """A value as YAML writes it, on one line and cut where it is long."""
+    text = _yaml(value)
+    if len(text) <= LONGEST:
+        return text
+    n = f" ({len(value)} values)" if isinstance(value, tuple | list) else ""
+    return f"{text[: LONGEST - 8].rstrip(',')}…{n}"
+
+
+def _yaml(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_yaml, value))}]"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {
+            f.name: getattr(value, f.name) for f in dataclasses.fields(value) if getattr(value, f.name) != f.default
+        }
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_yaml(each)}" for key, each in value.items()) + "}"
+    return str(value)

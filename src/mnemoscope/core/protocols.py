@@ -1,12 +1,12 @@
-"""The interfaces of tasks and models that the rest of the package uses."""
+"""The interfaces of tasks and models that the rest of the package uses, and models in evaluation mode."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from mnemoscope.core.batch import Batch
 
@@ -101,90 +101,40 @@ class VectorTask(Task, Protocol):
 class ModelConfig(Protocol):
     """The part of TransformerLens's configuration that every model has; other fields are asked for by `getattr`."""
 
-    @property
-    def n_layers(self) -> int:
-        """Number of blocks."""
-        ...
-
-    @property
-    def n_heads(self) -> int:
-        """Number of heads per block."""
-        ...
-
-    @property
-    def d_model(self) -> int:
-        """Width of the residual stream."""
-        ...
-
-    @property
-    def d_head(self) -> int:
-        """Width of a head."""
-        ...
-
-    @property
-    def d_mlp(self) -> Any:
-        """Number of neurons per MLP; None without MLPs."""
-        ...
-
-    @property
-    def d_vocab(self) -> int:
-        """Number of tokens; where the model reads vectors, their width."""
-        ...
-
-    @property
-    def n_ctx(self) -> int:
-        """Length of the longest input."""
-        ...
-
-    @property
-    def attn_only(self) -> bool:
-        """True if there are no MLPs."""
-        ...
-
-    @property
-    def parallel_attn_mlp(self) -> bool:
-        """True if attention and MLP of a block read the same stream."""
-        ...
-
-    @property
-    def normalization_type(self) -> str | None:
-        """`LN`, `LNPre`, `RMS` or `RMSPre`; None: no normalisation."""
-        ...
-
-    @property
-    def positional_embedding_type(self) -> str:
-        """`standard` where positions are added to the residual stream."""
-        ...
-
-    @property
-    def attention_dir(self) -> str:
-        """`causal` or `bidirectional`."""
-        ...
-
-    @property
-    def act_fn(self) -> str | None:
-        """Activation function of the MLPs."""
-        ...
-
-    @property
-    def eps(self) -> float:
-        """Number added to the variance before normalising."""
-        ...
-
-    @property
-    def d_vocab_out(self) -> int:
-        """Number of tokens that are predicted."""
-        ...
-
-    @property
-    def use_attn_result(self) -> bool:
-        """True if the contribution of each head to the residual stream is computed by itself."""
-        ...
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Precision of weights and activations."""
-        ...
+    n_layers: int
+    """Number of blocks."""
+    n_heads: int
+    """Number of heads per block."""
+    d_model: int
+    """Width of the residual stream."""
+    d_head: int
+    """Width of a head."""
+    d_mlp: Any
+    """Number of neurons per MLP; None without MLPs."""
+    d_vocab: int
+    """Number of tokens; where the model reads vectors, their width."""
+    n_ctx: int
+    """Length of the longest input."""
+    attn_only: bool
+    """True if there are no MLPs."""
+    parallel_attn_mlp: bool
+    """True if attention and MLP of a block read the same stream."""
+    normalization_type: str | None
+    """`LN`, `LNPre`, `RMS` or `RMSPre`; None: no normalisation."""
+    positional_embedding_type: str
+    """`standard` where positions are added to the residual stream."""
+    attention_dir: str
+    """`causal` or `bidirectional`."""
+    act_fn: str | None
+    """Activation function of the MLPs."""
+    eps: float
+    """Number added to the variance before normalising."""
+    d_vocab_out: int
+    """Number of tokens that are predicted."""
+    use_attn_result: bool
+    """True if the contribution of each head to the residual stream is computed by itself."""
+    dtype: torch.dtype
+    """Precision of weights and activations."""
 
 
 @runtime_checkable
@@ -277,3 +227,39 @@ def has_linear_attention(model: HookedModel) -> bool:
 def is_hooked(model: HookedModel) -> bool:
     """True if the model carries forward hooks, which may write to any part of it and may know the batch's rows."""
     return any(point.fwd_hooks for point in getattr(model, "hook_dict", {}).values())
+
+
+@contextmanager
+def evaluation_mode(model: HookedModel) -> Iterator[None]:
+    """Put a model in evaluation mode, and every module back afterwards, also after an exception.
+
+    Every run of a measured model goes through it: by `unembedding`, by `intervened`, or by itself. A model that is no
+    `nn.Module` has no modes.
+    """
+    roots = (
+        model,
+        getattr(model, "original_model", None),
+    )  # a bridge does not count all modules of what it is built on
+    modules = {id(each): each for root in roots if isinstance(root, nn.Module) for each in root.modules()}
+    training = [module for module in modules.values() if module.training]
+    try:
+        for module in training:  # one by one: `eval()` and `train()` of a model would lose what differs within it
+            module.training = False
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
+def bare(model: HookedModel) -> Iterator[None]:
+    """Run a model without dropout and without hooks at its hook points; afterwards it is as it was."""
+    hidden = [(point._forward_hooks, dict(point._forward_hooks)) for point in {*model.hook_dict.values()}]
+    try:
+        for hooks, _ in hidden:
+            hooks.clear()
+        with evaluation_mode(model):
+            yield
+    finally:
+        for hooks, before in hidden:
+            hooks.update(before)

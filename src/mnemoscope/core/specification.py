@@ -10,9 +10,9 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.guests import Registry
 from mnemoscope.core.html import html_tables
 from mnemoscope.core.protocols import Task
-from mnemoscope.core.registry import Registry
 
 TASKS: Registry[type] = Registry("task", "tasks")
 NEWER = {"newer": True}

@@ -1,4 +1,4 @@
-"""The base class that gives a task what most tasks do alike.
+"""The base class of tasks, which does what most tasks do alike, and the prompts on which training is monitored.
 
 A task that inherits from it states its sizes and samples sequences; it replaces what it does otherwise. Everything else
 asks for the protocol `Task` only, so a task need not inherit.
@@ -16,6 +16,8 @@ from torch import Tensor
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.protocols import Task
+from mnemoscope.core.seeding import generator
 
 T = TypeVar("T", bound="BaseTask")
 SEED = "_seed"
@@ -91,3 +93,15 @@ class BaseTask(ABC):
     def skills(self, batch: Batch) -> Mapping[str, Bool[Tensor, "batch pos"]]:
         """One skill, `answer`, at all scored positions; none where targets are vectors, which are reported by parts."""
         return {} if batch.has_vectors else {"answer": batch.scored}
+
+
+N_MONITOR = 512
+"""Sequences of each subgroup and split, where they are short."""
+MAX_TOKENS = 2**13
+"""Tokens of each subgroup and split, where sequences are longer: fewer of them are taken."""
+
+
+def monitored(task: Task, *, split: str, seed: int, device: torch.device | str = "cpu") -> Batch:
+    """The monitoring batch of a run: the same at every step, from the stream `monitor` of the run's seed."""
+    n = max(1, min(N_MONITOR, MAX_TOKENS // task.n_ctx))
+    return task.monitor(n, split=split, generator=generator(seed, "monitor", split, device=device))

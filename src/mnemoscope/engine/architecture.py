@@ -13,15 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mnemoscope.core.modes import bare
-from mnemoscope.core.protocols import HookedModel, reads_vectors
+from mnemoscope.core.protocols import HookedModel, bare, reads_vectors
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.engine.attention import Attention, Rotary
-from mnemoscope.engine.block import Block
+from mnemoscope.engine.block import Attention, Block, Rotary
 from mnemoscope.engine.changes import BEFORE_BLOCKS, IN_BLOCK
 from mnemoscope.engine.lookup import MAX_CELLS
-from mnemoscope.engine.mlp import ACTIVATIONS, Mlp
-from mnemoscope.engine.norms import Norm
+from mnemoscope.engine.pointwise import ACTIVATIONS, Mlp, Norm
 from mnemoscope.engine.transformer import Transformer
 
 Parameters = Mapping[str, Tensor]
@@ -49,7 +46,7 @@ _ACCEPTED: Mapping[str, tuple[object, ...]] = {
 """Values of a configuration's fields that the engine computes; fields that are not listed name sizes or hooks."""
 
 
-def of_spec(params: Parameters, spec: ModelSpec, *, fused: bool = True) -> Transformer:
+def transformer_from_spec(params: Parameters, spec: ModelSpec, *, fused: bool = True) -> Transformer:
     """The transformer of a specification, a pure function of its parameters: gradients and `vmap` apply to it.
 
     The parameters go by `HookedTransformer`'s names. `fused` allows kernels that have no rule for `vmap`.
@@ -81,7 +78,7 @@ def of_spec(params: Parameters, spec: ModelSpec, *, fused: bool = True) -> Trans
     )
 
 
-def of_model(model: HookedModel) -> Transformer | str:
+def read_transformer(model: HookedModel) -> Transformer | str:
     """The engine's transformer of a model, or in words why there is none. Hooks on the model are ignored.
 
     Use it only as long as the model's weights stay the same: some of them are copies.
@@ -92,9 +89,9 @@ def of_model(model: HookedModel) -> Transformer | str:
     return found if _is_tried(model, found) else "its forward pass is a different one"
 
 
-def represented(model: HookedModel, n_pos: int) -> Transformer | str:
+def resumable_transformer(model: HookedModel, n_pos: int) -> Transformer | str:
     """A transformer that can resume runs on prompts of `n_pos` positions, or in words why there is none."""
-    hooked, weights = hooked_points(model), of_model(model)
+    hooked, weights = hooked_points(model), read_transformer(model)
     if isinstance(weights, str):
         return weights
     if hooked != frozenset():
@@ -107,17 +104,17 @@ def represented(model: HookedModel, n_pos: int) -> Transformer | str:
     return weights
 
 
-def with_points(model: HookedModel, points: Collection[str]) -> Transformer | None:
+def transformer_with_points(model: HookedModel, points: Collection[str]) -> Transformer | None:
     """The engine's transformer of a model; None if there is none, or if it lacks one of the hook points."""
     blocks = {f"blocks.{index}.{name}" for index in range(model.cfg.n_layers) for name in IN_BLOCK}
     if not {*points} <= {*BEFORE_BLOCKS, *blocks} & {*model.hook_dict}:
         return None
-    return None if isinstance(weights := of_model(model), str) else weights
+    return None if isinstance(weights := read_transformer(model), str) else weights
 
 
-def unhooked(model: HookedModel, points: Collection[str]) -> Transformer | None:
+def transformer_without_hooks(model: HookedModel, points: Collection[str]) -> Transformer | None:
     """As `with_points`, for a model that carries no hooks; None if it carries some."""
-    return with_points(model, points) if hooked_points(model) == frozenset() else None
+    return transformer_with_points(model, points) if hooked_points(model) == frozenset() else None
 
 
 def hooked_points(model: HookedModel) -> frozenset[str] | None:

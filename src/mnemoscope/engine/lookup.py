@@ -22,8 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mnemoscope.core.batch import Inputs
-from mnemoscope.engine.attention import Kind
-from mnemoscope.engine.block import Block, Read
+from mnemoscope.engine.block import Block, Kind, Read
 from mnemoscope.engine.changes import BEFORE_BLOCKS, BEFORE_QUERIES, NONE, Changes
 
 MAX_CELLS = 128

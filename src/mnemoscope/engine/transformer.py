@@ -20,11 +20,9 @@ from torch.nn import functional as F
 
 from mnemoscope.core.batch import Inputs
 from mnemoscope.engine import lookup
-from mnemoscope.engine.attention import Past
-from mnemoscope.engine.block import Block, Read
+from mnemoscope.engine.block import Block, Past, Read
 from mnemoscope.engine.changes import AFTER_HEADS, NONE, OF_QUERIES, Changes
-from mnemoscope.engine.mlp import projected, soft_capped
-from mnemoscope.engine.norms import Norm
+from mnemoscope.engine.pointwise import Norm, apply_soft_cap, project
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +164,7 @@ class Transformer:
 
     def unembedded(self, stream: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_output"]:
         """Logits from the stream after the last block."""
-        return soft_capped(projected(self.ln_final(stream), self.w_u, self.b_u), self.logit_cap)
+        return apply_soft_cap(project(self.ln_final(stream), self.w_u, self.b_u), self.logit_cap)
 
     def resumed(
         self,

@@ -24,10 +24,10 @@ from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.positions import names_of
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
-from mnemoscope.core.subject import Subject
 from mnemoscope.explorer.packing import Packer, page_configuration
 from mnemoscope.explorer.record import Code, Curves, Example, Needs, PageTask, Record
 from mnemoscope.models.run import Run
+from mnemoscope.models.subjects import Subject
 from mnemoscope.models.zoo import word_for
 from mnemoscope.report.curves import skills_in
 from mnemoscope.report.guesses import symbols_of, visible

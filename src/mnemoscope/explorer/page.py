@@ -19,11 +19,11 @@ from markupsafe import Markup
 
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel, reads_vectors
-from mnemoscope.core.subject import Subject
 from mnemoscope.explorer.content import Sequences, Taken, model_content, run_content, subject_content
 from mnemoscope.explorer.packing import Packer, check_size, checkpoint_bytes, page_configuration
 from mnemoscope.explorer.record import Record
 from mnemoscope.models.run import Run
+from mnemoscope.models.subjects import Subject
 from mnemoscope.report.page import Page
 from mnemoscope.report.tables import Results
 from mnemoscope.report.task_report import REPORTS, TaskReport, by_report

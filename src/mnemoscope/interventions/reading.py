@@ -14,16 +14,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from mnemoscope.core.batch import Inputs
-from mnemoscope.core.modes import evaluation_mode
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.engine.architecture import hooked_points, with_points
+from mnemoscope.core.protocols import HookedModel, evaluation_mode
+from mnemoscope.engine.architecture import hooked_points, transformer_with_points
 from mnemoscope.engine.block import Read
 from mnemoscope.engine.budget import MAX_BYTES
 from mnemoscope.engine.changes import Change, Changes
 from mnemoscope.engine.transformer import Start, Transformer
 
 Pick = Callable[[Tensor], Tensor]
-Watched = Mapping[str, Callable[[Tensor], object]]
+Observers = Mapping[str, Callable[[Tensor], object]]
 """An observer of the activation of all positions at each hook point, as hooks leave it."""
 
 
@@ -56,12 +55,12 @@ def _watched(model: HookedModel) -> bool:
     return any(point.fwd_hooks for name, point in points.items() if name.startswith("unembed"))
 
 
-def at_columns(read: Int[Tensor, " read"]) -> Pick:
+def pick_columns(read: Int[Tensor, " read"]) -> Pick:
     """Pick some positions of every row."""
     return lambda stream: stream.index_select(1, read.to(stream.device))
 
 
-def nowhere(stream: Tensor) -> Tensor:
+def pick_nothing(stream: Tensor) -> Tensor:
     """Pick no position at all."""
     return stream[:, :0]
 
@@ -140,7 +139,7 @@ def outputs_at(
     inputs: Inputs,
     where: Bool[Tensor, "batch pos"],
     *,
-    watched: Watched | None = None,
+    watched: Observers | None = None,
     starts: Starts | None = None,
 ) -> Float[Tensor, "place d_vocab"] | None:
     """Logits at some places, row by row, with observers on the way; None if the model has to run itself.
@@ -155,7 +154,7 @@ def outputs_at(
     return weights(inputs, Read.places(where), changes, start=start)
 
 
-def watch(model: HookedModel, inputs: Inputs, watched: Watched) -> bool:
+def observe_run(model: HookedModel, inputs: Inputs, watched: Observers) -> bool:
     """Run the model as far as something is observed; False if the model has to run itself."""
     if (found := _ready(model, watched)) is None:
         return False
@@ -164,12 +163,12 @@ def watch(model: HookedModel, inputs: Inputs, watched: Watched) -> bool:
     return True
 
 
-def _ready(model: HookedModel, watched: Watched) -> tuple[Transformer, Changes] | None:
+def _ready(model: HookedModel, watched: Observers) -> tuple[Transformer, Changes] | None:
     """The engine's transformer with the model's hooks and the observers; None if the model has to run itself."""
     if torch.is_grad_enabled() or (hooked := hooked_points(model)) is None:
         return None
     points = {*hooked, *watched}
-    if (weights := with_points(model, points)) is None:
+    if (weights := transformer_with_points(model, points)) is None:
         return None
     return weights, Changes({point: partial(_passes, model.hook_dict[point], watched.get(point)) for point in points})
 

@@ -9,23 +9,30 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch, Inputs
+from mnemoscope.core.batch import Batch, Inputs, Named
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind, Site
 from mnemoscope.engine.block import Read
 from mnemoscope.engine.budget import MAX_BYTES, Sizes, float_bytes, rows_at_once
 from mnemoscope.engine.changes import Changes
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.reading import Pick, Starts, at_columns, nowhere, outputs_at, unembedding, watch
+from mnemoscope.interventions.reading import (
+    Pick,
+    Starts,
+    observe_run,
+    outputs_at,
+    pick_columns,
+    pick_nothing,
+    unembedding,
+)
 
 Place = tuple[Kind, int | None]
 """A kind of activation and its layer."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RecordedRun:
     """A recorded forward pass: activations by place or by hook point, and logits at the positions that metrics read."""
 
     activations: Mapping[Any, Tensor]
@@ -35,7 +42,9 @@ class Run:
         return self.activations[place]
 
 
-def recorded_run(model: HookedModel, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " read"]) -> Run:
+def record_run(
+    model: HookedModel, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " read"]
+) -> RecordedRun:
     """Record the activations at some places, and the logits at the positions `read`, which may not be NaN."""
     names = {place: Site(kind=place[0], layer=place[1]).hook for place in places}
     found, logits = forward(model, tokens, {*names.values()}, read)
@@ -43,7 +52,9 @@ def recorded_run(model: HookedModel, tokens: Inputs, places: Collection[Place], 
 
 
 @torch.no_grad()
-def engine_run(weights: Transformer, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " read"]) -> Run:
+def record_engine_run(
+    weights: Transformer, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " read"]
+) -> RecordedRun:
     """`recorded_run` by the engine; errors as there."""
     found: dict[str, Tensor] = {}
     names = {place: Site(kind=place[0], layer=place[1]).hook for place in places}
@@ -53,12 +64,12 @@ def engine_run(weights: Transformer, tokens: Inputs, places: Collection[Place], 
     return _of_places(names, found, logits)
 
 
-def _of_places(names: Mapping[Place, str], found: Mapping[str, Tensor], logits: Tensor) -> Run:
+def _of_places(names: Mapping[Place, str], found: Mapping[str, Tensor], logits: Tensor) -> RecordedRun:
     missing = sorted((name, kind) for (kind, _), name in names.items() if name not in found)
     if missing:
         name, kind = missing[0]
         raise InputError(f"the model has no {kind} (hook point {name}); choose another kind of activation")
-    return Run(activations={place: found[name] for place, name in names.items()}, logits=logits)
+    return RecordedRun(activations={place: found[name] for place, name in names.items()}, logits=logits)
 
 
 @torch.no_grad()
@@ -76,7 +87,7 @@ def forward(
         where[:, read.to(tokens.device)] = True
         logits = outputs_at(model, tokens, where, watched=_keeping(found, names))
     if logits is None:
-        found, logits = _cached(model, tokens, names, at_columns(read))
+        found, logits = _cached(model, tokens, names, pick_columns(read))
     else:
         logits = logits.unflatten(0, (len(tokens), -1))
     check_numbers(logits)
@@ -100,8 +111,8 @@ def recorded(
     parts = []
     for inputs in batch.inputs.split(rows_at_once(model, batch.inputs.shape[1], max_bytes=max_bytes)):
         found: dict[str, Tensor] = {}
-        if not directly or not watch(model, inputs, _keeping(found, names)):
-            found, _ = _cached(model, inputs, names, nowhere)
+        if not directly or not observe_run(model, inputs, _keeping(found, names)):
+            found, _ = _cached(model, inputs, names, pick_nothing)
         parts.append(found)
     return {name: torch.cat([part[name] for part in parts]) for name in names}
 
@@ -125,7 +136,7 @@ def _cached(model: HookedModel, tokens: Tensor, names: Collection[str], pick: Pi
     return found, logits
 
 
-def repeated(rows: Tensor, n: int) -> Tensor:
+def repeat_rows(rows: Tensor, n: int) -> Tensor:
     """The rows as one block, repeated `n` times."""
     return rows.repeat(n, *(1,) * (rows.ndim - 1))
 

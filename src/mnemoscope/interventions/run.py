@@ -1,4 +1,4 @@
-"""Forward passes with interventions in force.
+"""Forward passes with interventions in force, on activations, edges and weights.
 
 Hooks already on the model stay and act first. After the block the model is as it was, also after an exception. An
 intervention changes a copy of the activation and leaves every entry outside its site bit for bit as it is.
@@ -14,19 +14,26 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.edge import Edge
-from mnemoscope.core.errors import InputError
-from mnemoscope.core.intervention import AtSite, Intervention, Knockout, LowRank, Mean, Patch, Resample, SetPattern
-from mnemoscope.core.modes import evaluation_mode
-from mnemoscope.core.protocols import HookedModel, has_linear_attention
-from mnemoscope.core.site import ParamSite, Site
+from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.intervention import (
+    AtSite,
+    Intervention,
+    Knockout,
+    LowRank,
+    Mean,
+    Patch,
+    Resample,
+    Scale,
+    SetPattern,
+    Zero,
+)
+from mnemoscope.core.protocols import HookedModel, evaluation_mode, has_linear_attention
+from mnemoscope.core.site import Edge, ParamSite, Site
 from mnemoscope.interventions.edges.graph import check_exists, layout
 from mnemoscope.interventions.edges.hooks import edges_changed
 from mnemoscope.interventions.reading import logits_directly
 from mnemoscope.interventions.recordings import Recordings, results
-from mnemoscope.interventions.regions import region
-from mnemoscope.interventions.replacements import Change, change
-from mnemoscope.interventions.weights import AtWeight, changed_weights
+from mnemoscope.interventions.replacements import Replacer, change, region
 from mnemoscope.interventions.writing import Hook, check_written, writing
 
 
@@ -105,7 +112,7 @@ def intervened(
     recordings.prepare((i.source, site) for i, site in placed if isinstance(i, Mean | Resample | Patch))
     part = batch if rows is None else batch.select(rows)
 
-    def changing(i: AtSite) -> Change:
+    def changing(i: AtSite) -> Replacer:
         return change(i, batch, recordings, seed, rows=rows)
 
     hooks = [hook for i, site in at_sites for hook in _hooks(model, part, site, changing(i))]
@@ -121,7 +128,7 @@ def intervened(
         yield
 
 
-def _changed(site: Site, batch: Batch, new: Change) -> Callable[[Tensor], Tensor]:
+def _changed(site: Site, batch: Batch, new: Replacer) -> Callable[[Tensor], Tensor]:
     """Return a function that changes an activation at a site only."""
 
     def changed(activation: Tensor) -> Tensor:
@@ -131,7 +138,7 @@ def _changed(site: Site, batch: Batch, new: Change) -> Callable[[Tensor], Tensor
     return changed
 
 
-def _hooks(model: HookedModel, batch: Batch, site: Site, new: Change) -> list[Hook]:
+def _hooks(model: HookedModel, batch: Batch, site: Site, new: Replacer) -> list[Hook]:
     """The hooks that change one site: one, or two for the result of a head, which no hook point holds by itself."""
     changed = _changed(site, batch, new)
     if site.kind != "result" or site.layer is None:
@@ -146,3 +153,85 @@ def _hooks(model: HookedModel, batch: Batch, site: Site, new: Change) -> list[Ho
         return attn_out + difference.sum(2)
 
     return [(f"blocks.{layer}.attn.hook_z", see), (site.hook, add)]
+
+
+AtWeight = LowRank | Scale | Zero
+Factors = tuple[Float[Tensor, "*head row index"], Float[Tensor, "*head index"], Float[Tensor, "*head index column"]]
+"""Left singular vectors, singular values, largest first, and right singular vectors, an index a row."""
+
+
+class Decompositions:
+    """Singular value decompositions of weights, each computed once until the weight changes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[ParamSite, tuple[Tensor, Factors]] = {}
+
+    @torch.no_grad()
+    def of(self, site: ParamSite, matrix: Float[Tensor, "*head row column"]) -> Factors:
+        """The factors of the matrix at a site, or of one matrix per head."""
+        if site not in self._kept or not torch.equal(self._kept[site][0], matrix):
+            left, size, right = torch.linalg.svd(matrix, full_matrices=False)
+            self._kept[site] = matrix.detach().clone(), (left, size, right)
+        return self._kept[site][1]
+
+
+def weight_at(model: HookedModel, site: ParamSite) -> Tensor:
+    """The weight at a site as the model has it, of one head or of all; InputError if there is none."""
+    weight = _parameter(model, site).detach()
+    return weight if site.head is None else weight[site.head]
+
+
+@contextmanager
+def changed_weights(
+    model: HookedModel, interventions: Sequence[AtWeight], *, decompositions: Decompositions | None = None
+) -> Iterator[None]:
+    """Change weights within a block, in the order given.
+
+    `decompositions` are reused where several blocks cut one weight at different ranks.
+    """
+    decompositions = Decompositions() if decompositions is None else decompositions
+    with ExitStack() as stack:
+        for intervention in interventions:
+            assert isinstance(intervention.site, ParamSite)
+            parameter = _parameter(model, intervention.site)
+            stack.callback(setattr, parameter, "data", parameter.data)
+            parameter.data = _changed_weight(intervention, intervention.site, parameter.data, decompositions)
+        yield
+
+
+def _parameter(model: HookedModel, site: ParamSite) -> torch.nn.Parameter:
+    named = dict(model.named_parameters())
+    if site.parameter not in named:
+        raise InputError(
+            f"the model has no parameter {site.parameter} to change at {site}; take a HookedTransformer that has it"
+        )
+    if site.head is not None:
+        in_range(f"the head of {site}", site.head, 0, len(named[site.parameter]) - 1)
+    return named[site.parameter]
+
+
+@torch.no_grad()
+def _changed_weight(intervention: AtWeight, site: ParamSite, weight: Tensor, decompositions: Decompositions) -> Tensor:
+    part = weight if site.head is None else weight[site.head]
+    match intervention:
+        case Zero():
+            part = torch.zeros_like(part)
+        case Scale(factor=factor):
+            part = part * factor
+        case LowRank(rank=rank, part=kept):
+            part = _truncated(part, site, rank, kept == "top", decompositions)
+    if site.head is None:
+        return part
+    result = weight.clone()
+    result[site.head] = part
+    return result
+
+
+def _truncated(matrix: Tensor, site: ParamSite, rank: int, top: bool, decompositions: Decompositions) -> Tensor:
+    """The part of the `rank` largest singular values, or the rest; the matrix itself where that is all of it."""
+    full = min(matrix.shape[-2:])
+    if (rank >= full) if top else (rank == 0):
+        return matrix
+    left, size, right = decompositions.of(site, matrix)
+    chosen = slice(None, rank) if top else slice(rank, None)
+    return (left[..., chosen] * size[..., None, chosen]) @ right[..., chosen, :]

@@ -25,9 +25,8 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.keeping import kept
-from mnemoscope.core.modes import bare
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, bare
+from mnemoscope.core.runtime import memoize
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS, Kind, Site
 from mnemoscope.interventions.recordings import check_numbers
 
@@ -106,7 +105,7 @@ def _completed(model: HookedModel, layer: int, write: Callable[..., Any], stack:
     return change
 
 
-@kept
+@memoize
 @torch.no_grad()
 def _ignored(model: HookedModel, kind: Kind, *, completed: bool) -> Layers:
     """Layers at which a written value has no effect or a wrong one, tested on the first call.

@@ -11,9 +11,9 @@ from .lens import HookedTransformer as HookedTransformer
 from .lens import TransformerLensKeyValueCache as TransformerLensKeyValueCache
 from .lens import TransformerLensKeyValueCacheEntry as TransformerLensKeyValueCacheEntry
 from .run import by_label as by_label
-from .subjects import FIRST_PLANTED as FIRST_PLANTED
-from .subjects import Plant as Plant
-from .subjects import planted as planted
+from .subjects import FIRST_CONTROL_SEED as FIRST_CONTROL_SEED
+from .subjects import ControlMaker as ControlMaker
+from .subjects import combined as combined
+from .subjects import set_by_hand as set_by_hand
 from .subjects import subject as subject
-from .subjects import together as together
 from .subjects import untrained as untrained

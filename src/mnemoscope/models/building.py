@@ -1,4 +1,12 @@
-"""From an architecture to a `HookedTransformer`, on a device of this machine; and a processed copy of one."""
+"""Builds a `HookedTransformer` from an architecture, on a device of this machine.
+
+Linear attention has no softmax: the scores themselves weigh the values, and they are not scaled.
+
+    z = Σ_t (q · k_t) v_t        over the positions that the query may attend to
+
+A row of its pattern may hold negative weights and adds up to anything. Hooks, weights and their names are those of
+TransformerLens's attention.
+"""
 
 import copy
 import math
@@ -6,9 +14,11 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any
 
 import torch
+from einops import einsum
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -20,7 +30,6 @@ from mnemoscope.models import lens
 from mnemoscope.models.hooked import config as own_config
 from mnemoscope.models.hooked import transformer as own_transformer
 from mnemoscope.models.lens import HookedTransformer
-from mnemoscope.models.linear_attention import linearised
 
 VECTORS = "reads_vectors"
 """Key of a configuration: whether the model reads vectors."""
@@ -169,7 +178,7 @@ def build(
                 _INITIALISED[spec.initialisation](name, value, draws, spec)
         if spec.silent is not None:
             named["embed.W_E"][spec.silent] = 0
-        for name in matching(zeroed(spec), named):
+        for name in matching_names(zero_patterns(spec), named):
             named[name].zero_()
     return model.to(device, print_details=False)
 
@@ -207,7 +216,7 @@ def _as_scaled(name: str, value: Tensor, _: torch.Generator, spec: ModelSpec) ->
 _INITIALISED = {"memories": _as_memory, "normal": _as_normal, "one-hot": _as_one_hot, "gpt2-scaled": _as_scaled}
 
 
-def zeroed(spec: ModelSpec) -> tuple[str, ...]:
+def zero_patterns(spec: ModelSpec) -> tuple[str, ...]:
     """Patterns of the parameters that the architecture holds at zero, in training too."""
     biases = {
         "gpt2": (),
@@ -231,10 +240,10 @@ def held(spec: ModelSpec) -> tuple[str, ...]:
     """
     frozen = ("embed.*", "pos_embed.*", "unembed.*") if spec.embeddings == "frozen" else ()
     identities = ("*.W_[QKV]",) if spec.initialisation == "one-hot" else ()
-    return (*zeroed(spec), *frozen, *identities)
+    return (*zero_patterns(spec), *frozen, *identities)
 
 
-def matching(patterns: Iterable[str], names: Iterable[str]) -> frozenset[str]:
+def matching_names(patterns: Iterable[str], names: Iterable[str]) -> frozenset[str]:
     """The names that match one of the shell-style patterns."""
     patterns = list(patterns)
     return frozenset(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
@@ -284,3 +293,40 @@ def _accelerators() -> list[str]:
     if kind is None or not torch.accelerator.is_available():
         return []
     return [kind.type, *(f"{kind.type}:{index}" for index in range(torch.accelerator.device_count()))]
+
+
+class _Linear:
+    """The forward pass, before any class of attention with TransformerLens's hooks."""
+
+    linear = True
+
+    def forward(
+        self: Any,
+        query_input: Float[Tensor, "batch pos *head d_model"],
+        key_input: Float[Tensor, "batch pos *head d_model"],
+        value_input: Float[Tensor, "batch pos *head d_model"],
+        **_: Any,
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """The addition of attention to the residual stream; there is no cache of earlier keys and no padding."""
+        q, k, v = self.calculate_qkv_matrices(query_input, key_input, value_input)
+        scores = self.calculate_attention_scores(q, k)
+        scores = self.hook_attn_scores(scores.tril() if self.cfg.attention_dir == "causal" else scores)
+        z = self.calculate_z_scores(v, self.hook_pattern(scores))
+        written = einsum(z, self.W_O, "batch pos head width, head width d_model -> batch pos head d_model")
+        if self.cfg.use_attn_result:
+            written = self.hook_result(written)
+        return written.sum(2) + self.b_O
+
+
+@cache
+def _linear(kind: type) -> type:
+    return type("LinearAttention", (_Linear, kind), {})
+
+
+@torch.no_grad()
+def linearised(attention: Any, layer: int) -> Any:
+    """Linear attention with the parameters of softmax attention."""
+    result = _linear(type(attention))(attention.cfg, layer_id=layer)
+    for name, parameter in attention.named_parameters():
+        getattr(result, name).data = parameter.data
+    return result

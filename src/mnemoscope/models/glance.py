@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.progress_file import read_progress
-from mnemoscope.models.run_lock import is_held
+from mnemoscope.models.files import is_held, read_progress
 from mnemoscope.models.zoo import shipped
 
 if TYPE_CHECKING:

@@ -69,7 +69,7 @@ def _archived(files: Mapping[str, bytes]) -> bytes:
 def _files(run: Run, *, all_steps: bool) -> Iterator[tuple[str, bytes]]:
     """Name and content of the files of a run that are kept, each of them read once to see that it is whole."""
     yield from _record(run)
-    for step in run.kept if all_steps else (run.last_step,):
+    for step in run.kept_steps if all_steps else (run.last_step,):
         run.hooked(step)
         yield f"checkpoints/{step:08d}.safetensors", run.checkpoint_path(step).read_bytes()
 
@@ -77,7 +77,7 @@ def _files(run: Run, *, all_steps: bool) -> Iterator[tuple[str, bytes]]:
 def _compact(run: Run) -> Iterator[tuple[str, bytes]]:
     """The same of a compact archive."""
     yield from _record(run)
-    measured, steps = run.trajectory(), run.kept
+    measured, steps = run.trajectory(), run.kept_steps
     if measured is None or tuple(measured.step.values.tolist()) != steps:
         raise InputError(f"{run.path} has no trajectory over all its checkpoints; `mnemoscope track` makes it")
     yield "trajectory.json", run.trajectory_path.read_bytes()

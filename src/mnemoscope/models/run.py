@@ -10,6 +10,7 @@ import json
 import math
 import platform
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -25,10 +26,9 @@ from mnemoscope.core.specification import RunSpec
 from mnemoscope.core.version import __version__
 from mnemoscope.models.building import untrained, usable_device
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact, weights_digest
-from mnemoscope.models.files import write_atomically
+from mnemoscope.models.files import read_progress, write_atomically
 from mnemoscope.models.glance import checkpoint_steps, nothing_in, read_run_file, run_folders
 from mnemoscope.models.lens import HookedTransformer
-from mnemoscope.models.progress_file import read_progress
 from mnemoscope.models.zoo import shipped
 
 COMPACT = ".compact.safetensors"
@@ -67,10 +67,16 @@ class Run:
         return read_run_file(self.path).get("last_step", self.spec.recipe.n_steps)
 
     @property
-    def kept(self) -> tuple[int, ...]:
+    def kept_steps(self) -> tuple[int, ...]:
         """Steps of which training keeps a checkpoint, up to the one that it ended with."""
         last = self.last_step
         return (*(step for step in self.spec.recipe.checkpoints if step < last), last)
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Old name of `kept_steps`."""
+        warnings.warn("Run.kept is now Run.kept_steps", FutureWarning, stacklevel=2)
+        return self.kept_steps
 
     @property
     def final_weights(self) -> str | None:

@@ -1,17 +1,44 @@
-"""Models on trial: read from a run, untrained, or with weights set by hand."""
+"""Models that claims are judged on, from a run, untrained or with weights set by hand; and the check of replicates.
 
-from collections.abc import Callable, Mapping
+A claim counts seeds. A run that was copied under another seed, whose last checkpoint was deleted or exchanged, or that
+holds the checkpoint of another step is none. *Does not show* that weights were not changed on purpose.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
+import xarray as xr
+
+from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel, Task
-from mnemoscope.core.subject import Subject
 from mnemoscope.models.building import untrained as fresh
-from mnemoscope.models.run import Run
+from mnemoscope.models.checkpoint import weights_digest
+from mnemoscope.models.run import COMPACT, Run
 
-Plant = Callable[[int], dict[str, Subject]]
 
-FIRST_PLANTED = 1_000_000
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Subject:
+    """One trained model, or one planted as a control, with the task that it was made for.
+
+    Attributes:
+        task: With a split chosen.
+        seed: Of the replicate; a measure that draws prompts draws them from this seed's streams.
+        progress: Metrics along `step`, as training logged them; None where nothing was logged.
+        trajectory: Measures of every checkpoint along `step`, taken after training; None where none were.
+    """
+
+    model: HookedModel
+    task: Task
+    seed: int
+    progress: xr.Dataset | None = None
+    trajectory: xr.Dataset | None = None
+
+
+ControlMaker = Callable[[int], dict[str, Subject]]
+
+FIRST_CONTROL_SEED = 1_000_000
 """Seeds and draws of controls start here, where no replicate's are."""
 
 
@@ -27,20 +54,20 @@ def subject(run: Run, step: int | None = None) -> Subject:
     )
 
 
-def untrained(units: Mapping[str, Configuration]) -> Plant:
+def untrained(units: Mapping[str, Configuration]) -> ControlMaker:
     """A control: the claim's configurations with fresh weights, another seed a case."""
     return partial(_untrained, dict(units))
 
 
 def _untrained(units: Mapping[str, Configuration], case: int) -> dict[str, Subject]:
-    specs = {name: unit.spec(FIRST_PLANTED + case) for name, unit in units.items()}
+    specs = {name: unit.spec(FIRST_CONTROL_SEED + case) for name, unit in units.items()}
     return {
         name: Subject(model=fresh(spec, own=True).eval(), task=spec.task, seed=spec.seed)
         for name, spec in specs.items()
     }
 
 
-def planted(name: str, make: Callable[..., HookedModel], task: Task) -> Plant:
+def set_by_hand(name: str, make: Callable[..., HookedModel], task: Task) -> ControlMaker:
     """A control: a model with weights set by hand in the place of the configuration `name`.
 
     `make` is a function of a module that builds the model, without arguments. The split of the task differs by case.
@@ -49,14 +76,42 @@ def planted(name: str, make: Callable[..., HookedModel], task: Task) -> Plant:
 
 
 def _planted(name: str, make: Callable[..., HookedModel], task: Task, case: int) -> dict[str, Subject]:
-    seed = FIRST_PLANTED + case
+    seed = FIRST_CONTROL_SEED + case
     return {name: Subject(model=make(), task=task.for_seed(seed), seed=seed)}
 
 
-def together(*plants: Plant) -> Plant:
+def combined(*plants: ControlMaker) -> ControlMaker:
     """A plant of models for the configurations of all of these; where several have one, that of the last."""
     return partial(_together, plants)
 
 
-def _together(plants: tuple[Plant, ...], case: int) -> dict[str, Subject]:
+def _together(plants: tuple[ControlMaker, ...], case: int) -> dict[str, Subject]:
     return {name: subject for plant in plants for name, subject in plant(case).items()}
+
+
+def check_replicates(runs: Iterable[Run]) -> None:
+    """Refuse finished runs of one configuration with other weights than the run says, or with equal weights."""
+    seen: dict[str, Run] = {}
+    for run in runs:
+        weights = _weights(run)
+        first = seen.setdefault(weights, run)
+        if first is not run:
+            raise InputError(
+                f"{first.path} and {run.path}, seeds {first.spec.seed} and {run.spec.seed} of {run.spec.preset}, hold "
+                "the same weights: a copy is no replicate; hand in one of them"
+            )
+
+
+def _weights(run: Run) -> str:
+    """The digest of a run's last checkpoint, if it is the one that training ended with."""
+    last = run.last_step
+    path = run.checkpoint_path(last)
+    if run.steps[-1:] != (last,):
+        found = f"of step {run.steps[-1]}" if run.steps else "missing"
+        raise InputError(f"{run.path} is marked as finished, but its last checkpoint is {found}, not of step {last}")
+    step, weights = weights_digest(path)
+    if step != last:
+        raise InputError(f"{path} is a checkpoint of step {step} under the name of step {last}; train the run again")
+    if run.final_weights not in (None, weights) and not path.name.endswith(COMPACT):
+        raise InputError(f"{path} does not hold the weights that training ended with, by run.json; train the run again")
+    return weights

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import mnemoscope as ms
-from mnemoscope.core.errors import in_range
-from mnemoscope.core.numbers import counted
+from mnemoscope.core.errors import counted, in_range
 from mnemoscope.records.record import Measured, Options, Record, drawn, register, xr
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.progress import told
+from mnemoscope.core.runtime import progress
 from mnemoscope.core.site import BY_HEAD, EMBEDDINGS, MLP, Kind, Site
 from mnemoscope.records.record import Measured, Options, Record, register, xr
 
@@ -79,21 +79,22 @@ def measure(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
     }
     pairs = list(product(latents, sites)) if options.erase else []
     n_pieces = len(latents) + len(pairs)
-    read = [_scores(ms.probe(model, fit, name, n_shuffles=N_READ, **common)) for name in told(latents, of=n_pieces)]
+    read = [_scores(ms.probe(model, fit, name, n_shuffles=N_READ, **common)) for name in progress(latents, of=n_pieces)]
     found = xr.concat(read, xr.DataArray(latents, dims="latent", name="latent"), combine_attrs="drop_conflicts")
-    found = found.assign_coords(site=list(sites)).assign_attrs(pos=pos, pos_name=test.called(pos), split=options.split)
+    attrs = {"pos": pos, "pos_name": test.position_name(pos), "split": options.split}
+    found = found.assign_coords(site=list(sites)).assign_attrs(attrs)
     if not options.erase:
         return {"probes": found}
     skills = {name: mask for name, mask in run.spec.task.skills(test).items() if mask.any()}
     cells = {}
-    for latent, site in told(pairs, after=len(latents), of=n_pieces):
+    for latent, site in progress(pairs, after=len(latents), of=n_pieces):
         if found.told.sel(latent=latent, site=site) > LEAST:
             directions = ms.analyses.subspace(model, fit, latent, site=sites[site], n_shuffles=N_ERASED, seed=seed)
             cells[latent, site] = ms.analyses.erase(
                 model, test, directions, skills=skills, n_random=N_ERASED, seed=seed
             )
     erased = _together(cells, latents, list(sites), list(skills))
-    erased = erased.assign_attrs(pos=pos, pos_name=test.called(pos), split=options.split, n=len(test))
+    erased = erased.assign_attrs(attrs, n=len(test))
     return {"probes": found, "erased": erased}
 
 

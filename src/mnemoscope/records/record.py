@@ -16,7 +16,7 @@ import lazy_loader
 
 import mnemoscope as ms
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.registry import Registry
+from mnemoscope.core.guests import Registry
 
 if TYPE_CHECKING:
     import xarray as xr

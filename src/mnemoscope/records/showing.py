@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import mnemoscope as ms
-from mnemoscope.core.numbers import ranges
+from mnemoscope.core.errors import ranges
 from mnemoscope.records.record import GATE, Measured, Record
 
 _NOT_BY_SKILL = ("roles",)

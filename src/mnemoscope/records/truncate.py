@@ -67,7 +67,7 @@ def _weights(model: ms.HookedModel, names: Sequence[str]) -> ms.analyses.Weights
 
 def _ranks(model: ms.HookedModel, weights: ms.analyses.Weights) -> list[int]:
     """0, powers of two, and the largest full rank."""
-    from mnemoscope.interventions.weights import weight_at
+    from mnemoscope.interventions.run import weight_at
 
     full = max(min(weight_at(model, site).shape[-2:]) for sites in weights.values() for site in sites)
     return [0, *(2**i for i in range(full.bit_length()) if 2**i < full), full]
@@ -149,7 +149,7 @@ def _curve(values: xr.DataArray, name: str, colour: str, intact: float, *, legen
     """The range over seeds as a band, the intact model and the mean."""
     import plotly.graph_objects as go
 
-    from mnemoscope.core.statistics import summary_over
+    from mnemoscope.core.numerics import summary_over
 
     ranks = [str(int(rank)) for rank in values["rank"].values]
     summary = summary_over(values)

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.core.differences import differences, value_text
+from mnemoscope.core.presets import differences, value_text
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.report.figures import LAYOUT, PALETTE, bars_with_dots

@@ -21,9 +21,8 @@ from jaxtyping import Float
 from plotly.colors import sample_colorscale
 
 from mnemoscope.analyses.roles import HEAD, called
-from mnemoscope.core.edge import LOGITS, Edge, part_name
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.site import EMBEDDINGS, Site
+from mnemoscope.core.site import EMBEDDINGS, LOGITS, Edge, Site, part_name
 from mnemoscope.report.figures import LAYOUT
 
 Node = Site | Literal["logits"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import xarray as xr
 
 from mnemoscope.core import positions
-from mnemoscope.core.statistics import mean_interval
+from mnemoscope.core.numerics import mean_interval
 from mnemoscope.report.ablation import damage, quantity_of
 from mnemoscope.report.tables import counted, interval, spread
 

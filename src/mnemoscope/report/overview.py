@@ -14,9 +14,9 @@ from urllib.parse import quote
 import numpy as np
 from markupsafe import Markup
 
-from mnemoscope.core.differences import changes_text
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.html import macros
+from mnemoscope.core.presets import changes_text
 from mnemoscope.models.glance import Glance, glance
 from mnemoscope.report.figures import COLOURS, colours_of
 from mnemoscope.report.page import TEMPLATES, Page, source, title_of

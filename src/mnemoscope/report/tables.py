@@ -17,10 +17,10 @@ from typing import Literal, TypeGuard
 
 import xarray as xr
 
-from mnemoscope.core.numbers import counted as counted
-from mnemoscope.core.numbers import ranges as ranges
-from mnemoscope.core.numbers import rounded as rounded
-from mnemoscope.core.statistics import summary_over
+from mnemoscope.core.errors import counted as counted
+from mnemoscope.core.errors import ranges as ranges
+from mnemoscope.core.errors import rounded as rounded
+from mnemoscope.core.numerics import summary_over
 
 Results = Mapping[str, xr.Dataset]
 

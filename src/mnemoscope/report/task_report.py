@@ -15,9 +15,9 @@ from mnemoscope.analyses.baselines import GATE, gate_of_run, of_learned_skills, 
 from mnemoscope.analyses.roles import with_roles
 from mnemoscope.core import guests
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.guests import Registry
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.protocols import HookedModel, Task, VectorTask
-from mnemoscope.core.registry import Registry
 from mnemoscope.models.run import Run, by_label
 from mnemoscope.report.findings import learned
 from mnemoscope.report.page import TEMPLATES, Page

@@ -22,9 +22,9 @@ import xarray as xr
 
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.presets import label_of, preset
-from mnemoscope.core.progress import told
+from mnemoscope.core.runtime import progress
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.building import held, matching, parameters, untrained
+from mnemoscope.models.building import held, matching_names, parameters, untrained
 from mnemoscope.models.run import Run
 from mnemoscope.run.local import analyse_many, one_thread, train_many
 from mnemoscope.training.loop import train
@@ -154,7 +154,7 @@ def _last(run: Run) -> dict[str, float]:
 def n_trained(spec: RunSpec) -> int:
     """The number of parameters that training may move, frozen schedules aside."""
     found = parameters(untrained(spec, own=True))
-    still = matching(held(spec.model), list(found))
+    still = matching_names(held(spec.model), list(found))
     return sum(value.numel() for name, value in found.items() if name not in still)
 
 
@@ -166,7 +166,7 @@ def over_sweep(
     The sweep is without a search, and `runs` are as `train_sweep` returns them. `measure` is a function of a module,
     from a run to numbers by name.
     """
-    return sweep.labelled(list(told(analyse_many(runs, measure, jobs=jobs), of=len(runs))))
+    return sweep.labelled(list(progress(analyse_many(runs, measure, jobs=jobs), of=len(runs))))
 
 
 def search_sweep(
@@ -184,7 +184,7 @@ def search_sweep(
         raise InputError("sweep.largest is missing: name the fields to search, and between which values")
     work = [(changes, seed) for changes in sweep.cells().values() for seed in sweep.seeds]
     found = []
-    for each in told(analyse_many(work, partial(_search, sweep, out), jobs=jobs), of=len(work)):
+    for each in progress(analyse_many(work, partial(_search, sweep, out), jobs=jobs), of=len(work)):
         found.append(each)
         if report:
             report(len(found), len(work))

@@ -17,11 +17,10 @@ from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
 
-from mnemoscope.models.files import write_atomically
+from mnemoscope.models.files import HOLDER, LEASE, NAME, RunHeldError, hold, write_atomically
 from mnemoscope.models.run import Run
-from mnemoscope.models.run_lock import HOLDER, LEASE, NAME, RunHeldError, hold
 from mnemoscope.run.dask_work import DiedError, as_they_come
-from mnemoscope.training.ensembles import train_in_groups
+from mnemoscope.training.loop import train_in_groups
 from mnemoscope.training.recorder import Progress, Report
 
 Tell = Callable[[Progress], None]

@@ -36,8 +36,7 @@ from mnemoscope.run.server import (
     worker,
     worker_context,
 )
-from mnemoscope.training.ensembles import train_in_groups
-from mnemoscope.training.loop import train
+from mnemoscope.training.loop import train, train_in_groups
 from mnemoscope.training.recorder import Progress, Report
 from mnemoscope.training.schedule import check_schedules
 

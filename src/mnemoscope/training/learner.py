@@ -12,14 +12,15 @@ from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.specification import ModelSpec, Recipe
-from mnemoscope.engine.architecture import of_spec
+from mnemoscope.engine.architecture import transformer_from_spec
 from mnemoscope.engine.block import Read
-from mnemoscope.training.blocks import Examples
-from mnemoscope.training.state import Moments
+from mnemoscope.training.schedule import Examples
 
 Loss = Callable[[Tensor, Batch], Tensor]
 """A number from outputs `batch scored d_output` and the batch at these positions."""
 
+Moments = Mapping[str, Mapping[str, Tensor]]
+"""The optimiser's moments by parameter and kind."""
 _SHARED = "step"
 """The moment that all runs have in common: how many updates were made."""
 
@@ -77,8 +78,8 @@ class Learner:
     def _forward(self, inputs: Tensor, positions: Tensor) -> Tensor:
         read = Read(columns=positions)
         if self._n == 1:
-            return of_spec(self._params, self._model)(inputs[0], read)[None]
-        return torch.func.vmap(lambda params, own: of_spec(params, self._model, fused=False)(own, read))(
+            return transformer_from_spec(self._params, self._model)(inputs[0], read)[None]
+        return torch.func.vmap(lambda params, own: transformer_from_spec(params, self._model, fused=False)(own, read))(
             self._params, inputs
         )
 

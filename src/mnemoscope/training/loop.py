@@ -3,33 +3,39 @@
 A run that was interrupted, however hard, continues from its last saved state and ends with the same bytes as one
 that never was: batches and schedules are functions of the step, and what was written after that state is written
 again.
+
+On a GPU as many seeds as its memory holds train as one program, one group after the other. The memory of a run is
+counted on one update: parameters with gradient and moments, what the backward pass keeps, and the data. If that was too
+little after all, groups are halved; runs continue from their last saved state.
 """
 
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.building import held, matching, parameters, usable_device
+from mnemoscope.core.task import monitored
+from mnemoscope.models.building import held, matching_names, parameters, untrained, usable_device
+from mnemoscope.models.files import Held, hold
 from mnemoscope.models.run import Run, create_run, finish_run
-from mnemoscope.models.run_lock import Held, hold
-from mnemoscope.training.blocks import Blocks
 from mnemoscope.training.learner import Learner
-from mnemoscope.training.monitors import Monitors
-from mnemoscope.training.recorder import Recorder, Report
-from mnemoscope.training.schedule import check_schedules, frozen, learning_rate, task_at
-from mnemoscope.training.state import last_step, read_state
+from mnemoscope.training.monitors import Line, Monitors
+from mnemoscope.training.recorder import Recorder, Report, last_step, read_state
+from mnemoscope.training.schedule import Blocks, check_schedules, frozen, learning_rate, stacked, task_at
 
 
 def train(spec: RunSpec, path: Path, *, device: torch.device | str = "cpu", report: Report | None = None) -> Run:
     """Train one run in the directory `path`, or continue it, or do nothing if it is finished.
 
     The directory is made if absent. `report` is called with every line of metrics. Raises InputError where the device
-    cannot be used, or the directory holds another run, is being trained by another process, or its state is damaged.
+    cannot be used, or the directory holds another run, is being trained by another process, or its state is damaged;
+    or the loss is NaN or infinite, which ends training without the mark of a finished run.
     """
     return train_together([spec], [path], device=device, report=report)[0]
 
@@ -62,33 +68,62 @@ def train_together(
 
 
 def _continue(runs: list[Run], claims: Sequence[Held], start: int, device: torch.device, report: Report | None) -> None:
-    """Take runs that have made `start` updates to their end."""
+    """Train runs that have made `start` updates to their end; raises InputError if the loss of some is not finite."""
     spec, recipe = runs[0].spec, runs[0].spec.recipe
     monitors = Monitors([run.spec for run in runs], device)
     recorders = [Recorder(run, start, monitors.skills, report) for run in runs]
     learner = _learner(runs, recorders, start, device)
     data = Blocks([run.spec for run in runs], device)
-    off = matching(held(spec.model), learner.names)
-    going = list(range(len(runs)))
+    always_held = matching_names(held(spec.model), learner.names)
+    active, diverged = list(range(len(runs))), {}
+    history: list[Tensor] = []  # losses that were not looked at yet: looking at each would wait for a GPU
     for step in range(start, recipe.n_steps + 1):
         for claim in claims:
             claim.check()
         if step > start or start == 0:
-            due = step % recipe.metrics_every == 0 or step == recipe.n_steps
-            lines = monitors.lines(learner, going) if due else [None] * len(going)
-            for i, (run, line) in enumerate(zip(going, lines, strict=True)):
-                recorders[run].record(step, learner, i, line)
-        ended = [run for run in going if recorders[run].ends(step)]
+            measured = step % recipe.metrics_every == 0 or step == recipe.n_steps
+            lines = monitors.lines(learner, active) if measured else [None] * len(active)
+            if measured or recorders[0].writes(step):
+                diverged |= _diverged(active, history, lines, step)
+                history.clear()
+            for i, (run, line) in enumerate(zip(active, lines, strict=True)):
+                if run not in diverged:
+                    recorders[run].record(step, learner, i, line)
+        ended = [run for run in active if run in diverged or recorders[run].ends(step)]
         if ended:
             for run in ended:
-                finish_run(runs[run], step)
-            if len(ended) == len(going):
-                return
-            left = [i for i, run in enumerate(going) if run not in ended]
-            learner, data, going = learner.of(left), data.of(left), [going[i] for i in left]
-        learner.hold(off | frozen(recipe, learner.names, step))
+                if run not in diverged:
+                    finish_run(runs[run], step)
+            if len(ended) == len(active):
+                break
+            left = [i for i, run in enumerate(active) if run not in ended]
+            learner, data, active = learner.of(left), data.of(left), [active[i] for i in left]
+        learner.hold(always_held | frozen(recipe, learner.names, step))
         losses = learner.losses(task_at(spec.task, recipe, step).loss, data.batch(step), monitors.positions)
         learner.update(losses, learning_rate=learning_rate(recipe, step))
+        history.append(losses.detach())
+    if diverged:
+        found = "; ".join(f"{runs[run].path} from step {step} on" for run, step in diverged.items())
+        raise InputError(
+            f"the training loss is not finite: {found}; training stopped there and is not marked as finished; lower "
+            "recipe.learning_rate, or correct the loss of the task, and train in another directory"
+        )
+
+
+def _diverged(
+    active: Sequence[int], history: Sequence[Tensor], lines: Sequence[Line | None], step: int
+) -> dict[int, int]:
+    """The runs whose loss is NaN or infinite, with the step at which it was so first, in updates made before."""
+    found = {
+        run: step
+        for run, line in zip(active, lines, strict=True)
+        if line is not None and not math.isfinite(line["train_loss"])
+    }
+    if history and not (finite := torch.stack(list(history)).isfinite()).all():
+        first = (~finite).int().argmax(0).tolist()
+        bad = (~finite).any(0).tolist()
+        found |= {run: step - len(history) + first[i] for i, run in enumerate(active) if bad[i]}
+    return found
 
 
 def _learner(runs: list[Run], recorders: list[Recorder], start: int, device: torch.device) -> Learner:
@@ -99,3 +134,75 @@ def _learner(runs: list[Run], recorders: list[Recorder], start: int, device: tor
         return Learner(model, recipe, [state.parameters for state in states], [state.moments for state in states])
     initial = [{n: v.to(device) for n, v in parameters(recorder.model).items()} for recorder in recorders]
     return Learner(model, recipe, initial, [{} for _ in runs])
+
+
+SHARE = 0.8
+"""The share of the free memory that a group may take."""
+TEMPORARY = 2
+"""At its peak the backward pass holds its activations this many times: themselves and their gradients."""
+
+
+def train_in_groups(
+    specs: Sequence[RunSpec],
+    paths: Sequence[Path],
+    *,
+    device: torch.device | str = "cpu",
+    report: Report | None = None,
+) -> list[Run]:
+    """`train_together` in groups that the memory of the device holds, at least one run; on a CPU that is all."""
+    if not specs:
+        raise InputError("there is nothing to train: name at least one run")
+    size = _fitting(specs[0], usable_device(device)) or len(specs)
+    pairs = list(zip(specs, paths, strict=True))
+    groups = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+    return [run for group in groups for run in _train(group, device, report)]
+
+
+def _train(group: Sequence[tuple[RunSpec, Path]], device: torch.device | str, report: Report | None) -> list[Run]:
+    """Train a group, and its halves if it is too large."""
+    specs, paths = zip(*group, strict=True)
+    try:
+        return train_together(specs, paths, device=device, report=report)
+    except torch.OutOfMemoryError:
+        if len(group) == 1:
+            raise InputError(f"{device} has too little memory for one run of {specs[0].label}") from None
+    middle = len(group) // 2  # outside of the handler, which keeps the failed group in memory
+    return [run for half in (group[:middle], group[middle:]) for run in _train(half, device, report)]
+
+
+def _fitting(spec: RunSpec, device: torch.device) -> int | None:
+    """The number of runs that the free memory of a device holds, at least one; none: it was not looked up."""
+    if device.type != "cuda":
+        return None
+    return max(1, int(SHARE * free_bytes(device) / bytes_of_run(spec, device)))
+
+
+def free_bytes(device: torch.device) -> int:
+    """Free memory of a GPU."""
+    return torch.cuda.mem_get_info(device)[0]
+
+
+def bytes_of_run(spec: RunSpec, device: torch.device | str = "cpu") -> int:
+    """Memory that each run of a configuration takes while it trains with others, at its peak.
+
+    Counted on two runs, since one alone is computed in another way.
+    """
+    specs = [spec, spec]
+    initial = {name: value.to(device) for name, value in parameters(untrained(spec, own=True)).items()}
+    learner = Learner(spec.model, spec.recipe, [initial, initial], [{}, {}])
+    data = Blocks(specs, device)
+    watched = stacked([monitored(spec.task, split="test", seed=spec.seed, device=device)] * 2)
+    kept = 0
+    for examples in (data.batch(0), watched):
+        positions = examples.scored.flatten(0, 1).any(0).nonzero()[:, 0]
+        storages: dict[int, int] = {}
+
+        def note(value: Tensor, storages: dict[int, int] = storages) -> Tensor:
+            storages[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+            return value
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
+            learner.losses(spec.task.loss, examples, positions)
+        kept = max(kept, sum(storages.values()) // 2)
+    weights = sum(value.nbytes for value in initial.values())
+    return 4 * weights + TEMPORARY * kept + data.nbytes // 2

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.monitoring import monitored
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.training.blocks import stacked
+from mnemoscope.core.task import monitored
 from mnemoscope.training.learner import Learner
+from mnemoscope.training.schedule import stacked
 
 Line = Mapping[str, float]
 """Measures by name."""

@@ -9,8 +9,18 @@ from mnemoscope.analyses.attention_replacement.derived import (
     permuted_targets,
 )
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import checked_pattern, otherwise, silent
-from mnemoscope.core.patterns import earlier_same, fixed, for_slots, identity, one_hot, previous, uniform
+from mnemoscope.core.patterns import (
+    checked_pattern,
+    earlier_same,
+    fixed,
+    for_slots,
+    identity,
+    one_hot,
+    previous,
+    silent,
+    uniform,
+    with_fallback,
+)
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import EARLIER_Y, global_generators_untouched, random_model, seeded, small_spec
 
@@ -33,7 +43,7 @@ def test_where_targets_differ_the_sequence_gets_those_of_another_one():
 
 
 def test_of_two_kinds_each_gets_the_other():
-    both = otherwise(one_hot("source_pos", query=-1), identity())
+    both = with_fallback(one_hot("source_pos", query=-1), identity())
     other = permuted_targets(both).pattern(BATCH)[:, -1]
     kinds = both.pattern(BATCH)[:, -1].argmax(-1)
     assert (other.argmax(-1) != kinds).all()

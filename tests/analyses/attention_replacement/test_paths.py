@@ -6,8 +6,7 @@ import torch
 
 from mnemoscope.analyses.attention_replacement.paths import Path, paths, remove_paths, without
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import checked_pattern, otherwise
-from mnemoscope.core.patterns import after_earlier_same, identity, previous, uniform
+from mnemoscope.core.patterns import after_earlier_same, checked_pattern, identity, previous, uniform, with_fallback
 from mnemoscope.models.constructed import induction, induction_batch
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import EARLIER_Y, seeded, small_spec
@@ -16,7 +15,7 @@ TASK = small_spec("v3").task
 BATCH = TASK.monitor(40, split="test", generator=seeded())
 FRESH = BATCH.select(~BATCH.latents["is_repeat"])
 ELIMINATION = {"elimination": TASK.skills(FRESH)["elimination"]}
-ON_Y = otherwise(EARLIER_Y, identity())
+ON_Y = with_fallback(EARLIER_Y, identity())
 
 
 def taken_out(cells, mechanism, fallback):
@@ -84,8 +83,8 @@ def repetition(n: int = 40):
 
 def test_a_path_that_only_later_attention_uses_is_needed_if_that_is_learned():
     assigned = {
-        (0, 0): otherwise(previous(), identity()),
-        (1, 0): otherwise(after_earlier_same(), identity()),
+        (0, 0): with_fallback(previous(), identity()),
+        (1, 0): with_fallback(after_earlier_same(), identity()),
     }
     result = remove_paths(induction(12, 12), repetition(), assigned)
     costs = result.costs.sel(path="L0H0 previous token")

@@ -6,8 +6,7 @@ import torch
 
 from mnemoscope.analyses.attention_replacement.replacement import replace_each, replace_heads
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import Mechanism, otherwise
-from mnemoscope.core.patterns import identity, previous, uniform
+from mnemoscope.core.patterns import Mechanism, identity, previous, uniform, with_fallback
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import (
     EARLIER_X,
@@ -22,8 +21,8 @@ from tests.support import (
 TASK = small_spec("v3").task
 BATCH = TASK.monitor(200, split="test", generator=seeded())
 SKILLS = TASK.skills(BATCH)
-ON_Y = otherwise(EARLIER_Y, identity())
-ON_X = otherwise(EARLIER_X, identity())
+ON_Y = with_fallback(EARLIER_Y, identity())
+ON_X = with_fallback(EARLIER_X, identity())
 SILENT = Mechanism(name="silent", pattern=lambda b: torch.full((len(b), 9, 9), torch.nan))
 
 

@@ -9,8 +9,7 @@ from mnemoscope.analyses.attention_replacement.scores import (
     repeated_tokens,
 )
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import Mechanism
-from mnemoscope.core.patterns import earlier_same, fixed_key, identity, previous, uniform
+from mnemoscope.core.patterns import Mechanism, earlier_same, fixed_key, identity, previous, uniform
 from mnemoscope.models.constructed import induction
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import (

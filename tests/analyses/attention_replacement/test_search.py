@@ -7,8 +7,7 @@ import xarray as xr
 
 from mnemoscope.analyses.attention_replacement.search import reverse_engineer
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import Mechanism
-from mnemoscope.core.patterns import common, for_slots, identity, previous, uniform
+from mnemoscope.core.patterns import Mechanism, common, for_slots, identity, previous, uniform
 from mnemoscope.models.constructed import induction, induction_batch
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, shared_store
 from tests.support import EARLIER_Y, global_generators_untouched, random_model, seeded, small_spec

@@ -11,18 +11,17 @@ from mnemoscope.analyses.attention_replacement.paths import remove_paths
 from mnemoscope.analyses.attention_replacement.replacement import bench
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import Mechanism, otherwise
-from mnemoscope.core.patterns import earlier_same, identity, previous, uniform
+from mnemoscope.core.patterns import Mechanism, earlier_same, identity, previous, uniform, with_fallback
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.building import build
 from mnemoscope.systems.retrieval.tasks import Retrieval
 from tests.support import perturbed, random_model, seeded
 
 N_POS = 9
-WHOLE = otherwise(previous(), identity())
+WHOLE = with_fallback(previous(), identity())
 PARTLY = earlier_same()
 """Says nothing about tokens, or latents, that are new."""
-ASSIGNED = {(0, 0): WHOLE, (1, 0): uniform(), (2, 0): otherwise(previous(2), identity())}
+ASSIGNED = {(0, 0): WHOLE, (1, 0): uniform(), (2, 0): with_fallback(previous(2), identity())}
 
 
 def tokens(n=10):

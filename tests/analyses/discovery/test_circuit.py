@@ -6,8 +6,8 @@ import pytest
 
 from mnemoscope.analyses.discovery import circuit, nodes
 from mnemoscope.analyses.discovery.setting import Paths, along, members
-from mnemoscope.core.edge import part_name
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.site import part_name
 from mnemoscope.interventions.edges.graph import model_edges
 from tests.support import foreign_model, random_model
 

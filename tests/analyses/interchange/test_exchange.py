@@ -8,9 +8,9 @@ import torch
 
 from mnemoscope.analyses.interchange.counterfactuals import random_pairs
 from mnemoscope.analyses.interchange.exchange import Subspace, interchange_accuracy
+from mnemoscope.core.batch import Named
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
 from mnemoscope.models.constructed import induction, induction_batch
 from mnemoscope.systems.tiny_recall.analyses.causal_models import SPLIT, VALUES_AND_MATCH

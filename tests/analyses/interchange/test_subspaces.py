@@ -10,9 +10,9 @@ from scipy.linalg import subspace_angles
 from mnemoscope.analyses.interchange.counterfactuals import arbitrary, counterfactuals, random_pairs
 from mnemoscope.analyses.interchange.exchange import Subspace, exchanged, in_parts, interchange_accuracy, scores
 from mnemoscope.analyses.interchange.search import alignment_search, learn_subspace, random_subspaces, width
+from mnemoscope.core.batch import Named
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, elimination_only_circuit

@@ -4,11 +4,10 @@ import torch
 
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, ablate
 from mnemoscope.analyses.neurons.effects import group_effects, neuron_effects
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Mean
 from mnemoscope.core.metrics import at_target
-from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.run import run_with
 from mnemoscope.models.constructed import associative_memory

@@ -8,9 +8,8 @@ import xarray as xr
 
 from mnemoscope.analyses.patching.edge_roles import edges_by_role
 from mnemoscope.analyses.patching.edges import patch_edges
-from mnemoscope.core.edge import Edge, coordinates
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import Edge, Site, coordinates
 from tests.split_hooks import random_pairs
 from tests.support import foreign_model
 

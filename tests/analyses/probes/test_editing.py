@@ -9,10 +9,10 @@ from mnemoscope.analyses.patching.activations import effects
 from mnemoscope.analyses.probes.editing import activations, displaced, edit, erase, turned
 from mnemoscope.analyses.probes.rows import partners, with_latent
 from mnemoscope.analyses.probes.subspaces import subspace
+from mnemoscope.core.batch import Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Add, Patch, Project
 from mnemoscope.core.metrics import ACCURACY, KL, LOGIT_DIFF, cross_entropy
-from mnemoscope.core.named import Named
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.run import run_with

@@ -10,8 +10,8 @@ from mnemoscope.analyses.ablation.targets import by_role, heads_and_mlps, positi
 from mnemoscope.analyses.forward import normalised
 from mnemoscope.analyses.shapley.play import play_of
 from mnemoscope.analyses.shapley.values import shapley
+from mnemoscope.core.batch import Named
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import skill_places
 from mnemoscope.interventions.run import run_with

@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 
 from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec
-from mnemoscope.core.subject import Subject
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.run import create_run
+from mnemoscope.models.subjects import Subject
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 N_VALUES = 4

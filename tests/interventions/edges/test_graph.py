@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.edge import LOGITS, Edge
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import LOGITS, Edge, Site
 from mnemoscope.interventions.edges.graph import State, carried, inputs, layout, model_edges, parts_of, single, writers
 from tests.support import foreign_model
 

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from mnemoscope.core.edge import Edge
+from mnemoscope.core.batch import Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Add, Mean, Patch, Project, Resample, Scale, Zero
-from mnemoscope.core.named import Named
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import Edge, Site
 from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.interventions.run import run_with
 from tests.split_hooks import by_hand, random_pairs

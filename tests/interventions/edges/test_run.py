@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mnemoscope.core.edge import LOGITS, Edge
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOG_PROB
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import LOGITS, Edge, Site
 from mnemoscope.interventions.edges import run as module
 from mnemoscope.interventions.edges.graph import State, model_edges
 from mnemoscope.interventions.edges.run import sweep_states

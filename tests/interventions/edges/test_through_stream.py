@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.edge import LOGITS, Edge
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import METRICS
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import LOGITS, Edge, Site
 from mnemoscope.engine.budget import MAX_BYTES
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.edges.graph import model_edges

@@ -10,7 +10,7 @@ from mnemoscope.analyses.patching.activations import patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOG_PROB, LOGIT_DIFF, METRICS, at_target
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS
-from mnemoscope.engine.architecture import represented
+from mnemoscope.engine.architecture import resumable_transformer
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.patching.grid import AXES, grid
 from tests.bridge import HEARD_BY_NATIVE
@@ -123,7 +123,7 @@ def test_both_ways_agree_everywhere(name, scored, differ):
 @torch.no_grad()
 def test_the_engine_gives_the_logits_of_models_that_it_represents(name):
     subject, tokens = model(name), prompt_pairs().clean.inputs
-    weights = represented(subject, 6)
+    weights = resumable_transformer(subject, 6)
     assert not isinstance(weights, str)
     torch.testing.assert_close(weights(tokens), subject(tokens), atol=1e-5, rtol=1e-5)
 
@@ -141,7 +141,7 @@ def test_every_activation_function_and_normalisation_that_is_accepted(changes):
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_models_that_cannot_be_resumed_are_told_apart(name):
-    assert isinstance(represented(model(name), 6), str)
+    assert isinstance(resumable_transformer(model(name), 6), str)
 
 
 def test_what_a_gate_decides_is_patched_through_hooks():

@@ -7,7 +7,7 @@ from mnemoscope.analyses.evaluation import evaluate
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.models.constructed.stand_ins import UNIFORM, Predictor, predicting
+from mnemoscope.models.constructed.stand_ins import UNIFORM, Predictor, predict_exactly
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 TASK = PermutationLookup(n_values=4, repeat_ratio=0.3).for_seed(0)
@@ -54,7 +54,9 @@ def test_it_stands_in_for_a_model_and_has_no_inside():
 
 
 def test_predicting_plants_it_for_every_configuration():
-    plant = pickle.loads(pickle.dumps(predicting({name: Configuration(preset=name) for name in ("v1", "v3")}, "bayes")))
+    plant = pickle.loads(
+        pickle.dumps(predict_exactly({name: Configuration(preset=name) for name in ("v1", "v3")}, "bayes"))
+    )
     first, second = plant(0), plant(1)
     assert [subject.task.repeat_ratio for subject in first.values()] == [0.0, 0.3]
     for name, subject in first.items():

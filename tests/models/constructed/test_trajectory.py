@@ -3,10 +3,12 @@ import pickle
 import numpy as np
 
 from mnemoscope.core.presets import Configuration
-from mnemoscope.models.constructed.stand_ins import following, jump
+from mnemoscope.models.constructed.stand_ins import prescribe_course, step_course
 
 UNITS = {"together": Configuration(preset="memories"), "late": Configuration(preset="memories-keys-late")}
-PLANT = following(UNITS, {name: {"loss": ((0, 2.0), (100, 1.0)), "recall": jump(50, low=0.25)} for name in UNITS})
+PLANT = prescribe_course(
+    UNITS, {name: {"loss": ((0, 2.0), (100, 1.0)), "recall": step_course(50, low=0.25)} for name in UNITS}
+)
 
 
 def test_courses_at_the_steps_that_are_kept():

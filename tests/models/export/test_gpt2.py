@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.export.gpt2 import as_gpt2, obstacles
+from mnemoscope.models.export import as_gpt2, obstacles
 from tests.support import foreign_model, random_model, seeded
 
 DIVIDING = {"n_heads": 2, "d_head": 4, "normalization_type": "LN"}

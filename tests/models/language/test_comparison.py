@@ -7,7 +7,7 @@ import transformers
 import mnemoscope as ms
 from mnemoscope import InputError
 from mnemoscope.models import bridged_language_model
-from mnemoscope.models.language import comparison, conversion
+from mnemoscope.models.language import conversion
 from tests.language_models import N_TOKENS, save, tokenizer
 from tests.support import perturbed
 
@@ -143,22 +143,22 @@ def test_what_goes_wrong_without_a_word_is_refused(tmp_path, monkeypatch):
 def test_half_precision_is_compared_in_float32_and_keeps_its_weights(dtype, tmp_path, monkeypatch):
     place, number = save("llama", tmp_path), getattr(torch, dtype)
     seen = []
-    compared = comparison.largest_difference
+    compared = conversion.largest_difference
 
     def noted(theirs, model, tokens):
         seen.append((theirs.dtype, model.W_E.dtype, compared(theirs, model, tokens)))
         return seen[-1][2]
 
-    monkeypatch.setattr(comparison, "largest_difference", noted)
+    monkeypatch.setattr(conversion, "largest_difference", noted)
     model = ms.language_model(place, dtype=dtype)
     assert seen[0][:2] == (torch.float32, torch.float32)
     assert seen[0][2] < 1e-4
     assert (model.cfg.dtype, model.W_E.dtype) == (number, number)
     assert model.W_E.equal(ms.language_model(place).W_E.to(number))
-    monkeypatch.setattr(comparison, "LARGE", 10)
+    monkeypatch.setattr(conversion, "LARGE", 10)
     as_it_is = ms.language_model(place, dtype=dtype)
     assert seen[-1][:2] == (number, number)
-    assert seen[-1][2] < comparison.tolerance(number) / 4
+    assert seen[-1][2] < conversion.tolerance(number) / 4
     assert all(value.equal(as_it_is.state_dict()[name]) for name, value in model.state_dict().items())
 
 
@@ -169,7 +169,7 @@ def test_half_precision_is_compared_in_float32_and_keeps_its_weights(dtype, tmp_
 def test_sequences_go_beyond_a_window_that_closes(window, n_ctx, shape):
     config = transformers.MistralConfig(**{**_GROUPED, "max_position_embeddings": 32768, "sliding_window": window})
     theirs = type("Theirs", (), {"config": config})
-    found = comparison.tokens_to_compare(theirs, tokenizer(), n_ctx)
+    found = conversion.tokens_to_compare(theirs, tokenizer(), n_ctx)
     assert tuple(found.shape) == shape
     assert found.min() >= 3, "no special tokens"
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.models.language import conversion, kept_models
+from mnemoscope.models.language import conversion, sources
 from tests.language_models import KINDS, save, tokenizer, transformer
 
 TEXT = "When John and Mary went to the store , John gave a drink to"
@@ -79,7 +79,7 @@ def test_another_source_or_option_is_converted_by_itself(tmp_path, cache, conver
 def test_another_version_of_what_converts_is_converted_anew(tmp_path, conversions, monkeypatch):
     place = save("gpt2", tmp_path / "source")
     ms.language_model(place)
-    monkeypatch.setattr(kept_models, "version", lambda name: "another")
+    monkeypatch.setattr(sources, "version", lambda name: "another")
     ms.language_model(place)
     assert len(conversions) == 2
 
@@ -108,11 +108,11 @@ def test_models_load_where_nothing_can_be_kept(why, tmp_path, conversions, monke
         case "no directory":
             monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "file"))
         case "full":
-            monkeypatch.setattr(kept_models.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+            monkeypatch.setattr(sources.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
         case "too large":
-            monkeypatch.setattr(kept_models, "LARGEST", 1000)
+            monkeypatch.setattr(sources, "LARGEST", 1000)
         case _:
-            monkeypatch.setattr(kept_models, "_tokenizer", lambda files: lambda text: SimpleNamespace(input_ids=[0]))
+            monkeypatch.setattr(sources, "_tokenizer", lambda files: lambda text: SimpleNamespace(input_ids=[0]))
     assert same(*(ms.language_model(place) for _ in range(2)))
     assert len(conversions) == 2
 
@@ -123,17 +123,17 @@ def test_a_read_only_directory_is_no_error(tmp_path, monkeypatch):
 
     place = save("gpt2", tmp_path / "source")
     expected = ms.language_model(place)
-    monkeypatch.setattr(kept_models, "write_atomically", refused)
+    monkeypatch.setattr(sources, "write_atomically", refused)
     assert same(ms.language_model(place), expected)
 
 
 def test_several_loads_at_once_leave_one_whole_file(tmp_path, cache):
     place = save("gpt2", tmp_path / "source")
     model, target = ms.language_model(place), next(cache.iterdir())
-    writers = [threading.Thread(target=kept_models.keep, args=(model, target)) for _ in range(4)]
+    writers = [threading.Thread(target=sources.keep, args=(model, target)) for _ in range(4)]
     for writer in writers:
         writer.start()
-    found = [kept_models.kept_model(target) for _ in range(5)]
+    found = [sources.kept_model(target) for _ in range(5)]
     for writer in writers:
         writer.join()
     assert all(each is not None and same(each, model) for each in found)
@@ -141,17 +141,17 @@ def test_several_loads_at_once_leave_one_whole_file(tmp_path, cache):
 
 
 def test_a_name_on_the_hub_is_kept_by_its_commit(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_models, "try_to_load_from_cache", lambda *_, **__: None)
-    assert kept_models.place_of("somebody/something", None) is None
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: None)
+    assert sources.place_of("somebody/something", None) is None
 
     def cached(commit):
         found = tmp_path / "snapshots" / commit / "config.json"
-        monkeypatch.setattr(kept_models, "try_to_load_from_cache", lambda *_, **__: str(found))
-        return kept_models.place_of("somebody/something", None)
+        monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: str(found))
+        return sources.place_of("somebody/something", None)
 
     assert cached("one") == cached("one") != cached("two")
 
 
 @pytest.mark.parametrize("source", ["a/b/c", "no such model", "/nowhere/model.gguf"])
 def test_what_is_no_source_has_no_place(source):
-    assert kept_models.place_of(source, None) is None
+    assert sources.place_of(source, None) is None

@@ -5,7 +5,7 @@ import torch
 import mnemoscope as ms
 from bracket_lab.tasks import MatchingBrackets
 from mnemoscope.claims import EFFECT, GATE, Explanation, Quantity
-from mnemoscope.models import constructed, planted, untrained
+from mnemoscope.models import constructed, set_by_hand, untrained
 
 UNITS = {"brackets": ms.Configuration(preset="brackets")}
 SHALLOW = MatchingBrackets(max_depth=2)
@@ -36,18 +36,18 @@ def by_hand() -> ms.HookedModel:
     from a closing one those at even positions, and among these the latest.
     """
     k, n_ctx = SHALLOW.n_types, SHALLOW.n_ctx
-    dims = constructed.blocks(token=2 * k, position=n_ctx, answer=k)
-    circuit = constructed.Circuit(dims=dims, heads={"match": (0, 0)})
-    model = constructed.blank(circuit, d_vocab=2 * k, n_ctx=n_ctx)
-    constructed.embed(model, circuit)
+    dims = constructed.dimension_blocks(token=2 * k, position=n_ctx, answer=k)
+    circuit = constructed.CircuitParts(dims=dims, heads={"match": (0, 0)})
+    model = constructed.zero_model(circuit, d_vocab=2 * k, n_ctx=n_ctx)
+    constructed.set_embeddings(model, circuit)
     token, position, answer = (constructed.directions(model, block) for block in dims.values())
     opening, closing, anything = token[:, :k].sum(1), token[:, k:].sum(1), token.sum(1)
     latest = position @ torch.arange(n_ctx).float()
     first = opening + position[:, ::2].sum(1)
     query = torch.stack((anything, closing), 1)
     key = constructed.SURE * torch.stack((latest + n_ctx * opening, n_ctx * first), 1)
-    constructed.attend(model, circuit.heads["match"], (query, key))
-    constructed.move(model, circuit.heads["match"], (token[:, :k], MARGIN * answer))
+    constructed.set_query_key(model, circuit.heads["match"], (query, key))
+    constructed.set_value_output(model, circuit.heads["match"], (token[:, :k], MARGIN * answer))
     model.unembed.W_U[dims["answer"], k:] = torch.eye(k)
     return model
 
@@ -75,7 +75,7 @@ CLAIM = ms.Claim(
     gate=ms.Gate(statement="closes 90 % of farther brackets in unseen words, or more", at_least=0.9),
     units=UNITS,
     controls=(
-        ms.Control(name="by hand", kind="positive", plant=planted("brackets", by_hand, SHALLOW)),
+        ms.Control(name="by hand", kind="positive", plant=set_by_hand("brackets", by_hand, SHALLOW)),
         ms.Control(name="untrained", kind="negative", plant=untrained(UNITS)),
     ),
     measure=measure,

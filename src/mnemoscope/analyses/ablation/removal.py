@@ -18,10 +18,9 @@ from torch import Tensor
 
 from mnemoscope.analyses.ablation.targets import heads_and_mlps, labels
 from mnemoscope.analyses.forward import answer_scores, check_fits, read_at, skill_losses
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Intervention, Removal, removal
-from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, means

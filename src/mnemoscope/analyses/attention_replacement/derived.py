@@ -19,8 +19,7 @@ from torch import Tensor
 from mnemoscope.analyses.attention import layer_attention
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import in_range
-from mnemoscope.core.mechanism import TOLERANCE, Mechanism, checked_pattern, silent
-from mnemoscope.core.patterns import fixed
+from mnemoscope.core.patterns import TOLERANCE, Mechanism, checked_pattern, fixed, silent
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 

@@ -25,8 +25,7 @@ from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Ass
 from mnemoscope.analyses.attention_replacement.trials import trials
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.mechanism import Mechanism, checked_pattern, silent
-from mnemoscope.core.patterns import identity, uniform
+from mnemoscope.core.patterns import Mechanism, checked_pattern, identity, silent, uniform
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.skills import Skills
 
@@ -157,8 +156,8 @@ def _places(batch: Batch, by: Grain) -> Iterator[tuple[str, Bool[Tensor, "query 
         for key in range(query + 1) if by == "cell" else (None,):
             cells = torch.zeros_like(whole)
             cells[query, slice(None) if key is None else key] = True
-            at = batch.called(query)
-            yield (f", query {at}" if key is None else f", {batch.called(key)}→{at}"), cells
+            at = batch.position_name(query)
+            yield (f", query {at}" if key is None else f", {batch.position_name(key)}→{at}"), cells
 
 
 def _tried(

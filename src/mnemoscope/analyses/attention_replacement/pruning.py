@@ -20,7 +20,7 @@ from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, removed
 from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Bench, Head, joint
 from mnemoscope.analyses.attention_replacement.search import Own, search
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.mechanism import Mechanism, otherwise
+from mnemoscope.core.patterns import Mechanism, with_fallback
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.skills import Skills
 
@@ -113,4 +113,4 @@ def _parts(mechanism: Mechanism) -> tuple[Mechanism, ...]:
 
 def _without(mechanism: Mechanism, part: str, instead: Mechanism) -> Mechanism:
     """A mechanism without one of its parts; a fallback takes the place of what was all there is."""
-    return reduce(otherwise, [each for each in _parts(mechanism) if each.name != part] or [instead])
+    return reduce(with_fallback, [each for each in _parts(mechanism) if each.name != part] or [instead])

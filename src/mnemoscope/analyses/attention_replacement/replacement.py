@@ -35,10 +35,9 @@ from mnemoscope.analyses.attention_replacement.losses import (
     scored,
     yardstick,
 )
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.intervention import Intervention, Mean, SetPattern
-from mnemoscope.core.mechanism import Mechanism, check_names, silent
-from mnemoscope.core.named import Named
+from mnemoscope.core.patterns import Mechanism, check_names, silent
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills

@@ -39,8 +39,16 @@ from mnemoscope.analyses.attention import each_layer
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.mechanism import Mechanism, check_names, checked_pattern
-from mnemoscope.core.patterns import after_earlier_same, earlier_same, first, identity, previous
+from mnemoscope.core.patterns import (
+    Mechanism,
+    after_earlier_same,
+    check_names,
+    checked_pattern,
+    earlier_same,
+    first,
+    identity,
+    previous,
+)
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 

@@ -46,9 +46,11 @@ from mnemoscope.analyses.attention_replacement.scores import attention_by_mechan
 from mnemoscope.analyses.attention_replacement.trials import Trials, trials
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import Mechanism, check_names, checked_pattern, otherwise, silent
 from mnemoscope.core.patterns import (
+    Mechanism,
     after_earlier_same,
+    check_names,
+    checked_pattern,
     earlier,
     earlier_same,
     first,
@@ -56,6 +58,8 @@ from mnemoscope.core.patterns import (
     identity,
     previous,
     same_slot,
+    silent,
+    with_fallback,
 )
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.skills import Skills, halves
@@ -75,7 +79,7 @@ def completed(mechanisms: Sequence[Mechanism], fallbacks: Sequence[Mechanism], b
     return [
         candidate
         for mechanism in mechanisms
-        for candidate in ([mechanism] if speaks(mechanism, batch) else [otherwise(mechanism, f) for f in fallbacks])
+        for candidate in ([mechanism] if speaks(mechanism, batch) else [with_fallback(mechanism, f) for f in fallbacks])
     ]
 
 
@@ -90,7 +94,7 @@ def fitted(
     attention = attention_of(model, head, batch)
     within = [learned_within(attention, mechanism, batch) for mechanism in mechanisms]
     elsewhere = [
-        otherwise(mechanism, learned_mean(attention, unless=mechanism.pattern(batch)))
+        with_fallback(mechanism, learned_mean(attention, unless=mechanism.pattern(batch)))
         for mechanism in mechanisms
         if not speaks(mechanism, batch)
     ]

@@ -25,7 +25,7 @@ from mnemoscope.analyses.attention_replacement.set_layer import (
     z_of,
 )
 from mnemoscope.engine.block import Block
-from mnemoscope.engine.mlp import projected
+from mnemoscope.engine.pointwise import project
 from mnemoscope.engine.transformer import Transformer
 
 DENSE = 0.8
@@ -75,7 +75,7 @@ def intact(
     for block, own in zip(weights.blocks[len(below) :], patterns[len(below) :], strict=True):
         qkv, attn = projections(block, stream, own.learned), block.attention
         alone = Projections(**{name: value[None] for name, value in vars(qkv).items()})
-        middle = stream + projected(z_of(own, alone, attn, everywhere)[0], attn.w_o.flatten(0, 1), attn.b_o)
+        middle = stream + project(z_of(own, alone, attn, everywhere)[0], attn.w_o.flatten(0, 1), attn.b_o)
         kept.append(Kept(before=stream, middle=middle, patterns=own, projections=qkv))
         stream = after_mlp(block, middle.flatten(0, 1).clone()).view_as(middle)
     needed = [where]
@@ -138,7 +138,7 @@ def _through(
     if len(at) < len(z):
         z = z.index_select(0, _numbers(after[:, :, queries]))
     stream = _moved(kept.before, live, stream, after)
-    return after, after_mlp(block, stream.add_(projected(z, attn.w_o.flatten(0, 1), attn.b_o)))
+    return after, after_mlp(block, stream.add_(project(z, attn.w_o.flatten(0, 1), attn.b_o)))
 
 
 def _moved(

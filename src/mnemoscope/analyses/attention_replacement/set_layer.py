@@ -14,9 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from mnemoscope.core.mechanism import silent
-from mnemoscope.engine.attention import Attention
-from mnemoscope.engine.block import Block
+from mnemoscope.core.patterns import silent
+from mnemoscope.engine.block import Attention, Block
 
 PIECE_BYTES = 2**19
 """Memory for the activations of an MLP at once."""

@@ -16,9 +16,9 @@ from mnemoscope.analyses.attention import layer_attention
 from mnemoscope.analyses.attention_replacement.losses import Score, SkillLoss, score
 from mnemoscope.analyses.attention_replacement.replacement import Assignment, Bench, Head
 from mnemoscope.analyses.attention_replacement.set_forward import Intact, Patterns, continued, intact
-from mnemoscope.core.mechanism import Mechanism, checked_pattern, silent
+from mnemoscope.core.patterns import Mechanism, checked_pattern, silent
 from mnemoscope.core.site import Site
-from mnemoscope.engine.architecture import represented
+from mnemoscope.engine.architecture import resumable_transformer
 from mnemoscope.engine.budget import CACHE_BYTES, Sizes, output_width
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.edges.graph import check_exists
@@ -45,7 +45,7 @@ def trials(at: Bench, assigned: Assignment) -> Trials:
     for layer, head in assigned:
         check_exists(at.model, Site(kind="pattern", layer=layer, head=head))
     read = torch.stack([mask.any(0) for mask in at.by.masks.values()]).any(0).nonzero()[:, 0]
-    weights = represented(at.model, at.by.batch.inputs.shape[1])
+    weights = resumable_transformer(at.model, at.by.batch.inputs.shape[1])
     if not isinstance(weights, str) and _is_plain(weights) and _kept_bytes(at, len(read)) <= MAX_BYTES:
         return WithoutHooks(at, weights, assigned, read)
     return partial(_hooked, at)

@@ -40,7 +40,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel, is_hooked
 from mnemoscope.core.site import Position
-from mnemoscope.interventions.reading import at_columns, unembedding
+from mnemoscope.interventions.reading import pick_columns, unembedding
 
 Scale = Literal["own", "final"]
 SCALES = {"own": "of each partial stream by itself", "final": FROZEN}
@@ -135,7 +135,7 @@ def _read(
         stream = model.ln_final(stream)
     elif norm is not None:
         stream = norm.apply(stream, cache["ln_final.hook_scale"])
-    with unembedding(model, at_columns(columns)) as picked:
+    with unembedding(model, pick_columns(columns)) as picked:
         return picked(model.unembed(stream))
 
 

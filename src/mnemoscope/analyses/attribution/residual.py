@@ -26,7 +26,7 @@ from mnemoscope.analyses.attribution.selection import Contrast
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, is_hooked
-from mnemoscope.engine.architecture import unhooked
+from mnemoscope.engine.architecture import transformer_without_hooks
 from mnemoscope.interventions import recordings
 
 ROUNDING = 16
@@ -133,7 +133,7 @@ def forward(
 ) -> tuple[Float[Tensor, "batch column d_vocab"], Mapping[str, Tensor]]:
     """Logits at some positions and named activations of some of the sequences; `directly` as `recordings.forward`."""
     final, points = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post", hooks - {SCALE}
-    if not directly or (weights := unhooked(model, points | {final})) is None:
+    if not directly or (weights := transformer_without_hooks(model, points | {final})) is None:
         cache, logits = recordings.forward(model, batch.inputs[rows], hooks, columns)
     else:
         cache, logits = recordings.forward(model, batch.inputs[rows], points | {final}, columns, directly=True)

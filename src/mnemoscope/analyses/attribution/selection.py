@@ -22,7 +22,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import at_target
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Position
-from mnemoscope.interventions.regions import positions as named
+from mnemoscope.interventions.replacements import positions as named
 
 Foil = Int[Tensor, "batch pos"] | Sequence[int] | Literal["mean"]
 """A token for each position, tokens whose mean logit is the foil, or the mean over the whole vocabulary."""

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.circuits.weights import EffectiveWeights, chosen_indices, effective_weights
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.matrices import factored_singular_values
+from mnemoscope.core.numerics import factored_singular_values
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 

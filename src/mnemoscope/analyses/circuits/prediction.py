@@ -56,11 +56,10 @@ from mnemoscope.analyses.circuits.weights import (
     recorded,
     row_weight,
 )
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import removal
 from mnemoscope.core.metrics import kl_divergence
-from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel, has_linear_attention
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import Recordings

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.circuits.weights import EffectiveWeights, chosen_indices, effective_weights
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.matrices import factored_eigenvalues, factored_singular_values, factored_svd, sign_score
+from mnemoscope.core.numerics import factored_eigenvalues, factored_singular_values, factored_svd, sign_score
 from mnemoscope.core.protocols import HookedModel
 
 Circuit = Literal["OV", "QK"]

@@ -32,7 +32,7 @@ from torch import Tensor
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.interventions.reading import nowhere, unembedding
+from mnemoscope.interventions.reading import pick_nothing, unembedding
 
 _NOT_LINEAR = {
     "use_qk_norm": "normalises queries and keys",
@@ -221,7 +221,7 @@ def recorded(
     streams = [f"blocks.{layer}.hook_resid_pre" for layer in weights.layers]
     streams.append(f"blocks.{model.cfg.n_layers - 1}.hook_resid_post")
     names = {f"blocks.{layer}.attn.hook_{kind}" for layer in weights.layers for kind in kinds}.union(streams)
-    with unembedding(model, nowhere):
+    with unembedding(model, pick_nothing):
         _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name in names)
     for name in names:
         if not cache[name].isfinite().all():

@@ -69,9 +69,9 @@ import xarray as xr
 from jaxtyping import Bool, Float
 
 from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, UNIT, Setting, members, nodes
-from mnemoscope.core.edge import LOGITS, coordinates
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.seeding import generator, stream_seed
+from mnemoscope.core.site import LOGITS, coordinates
 
 N_SETS = 20
 Draw = Literal["connected", "uniform"]

@@ -60,8 +60,8 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 
 from mnemoscope.analyses.discovery.setting import LARGE, ROUNDING, TARGET, Part, Paths, Setting, along
-from mnemoscope.core.edge import LOGITS, coordinates
 from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.site import LOGITS, coordinates
 
 MAX_EDGES = 16
 _WINDOW = (8, 64)

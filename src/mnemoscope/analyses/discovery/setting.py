@@ -31,12 +31,11 @@ from jaxtyping import Bool, Float, Int
 
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.patching.activations import effects
-from mnemoscope.core.edge import LOGITS, Edge, coordinates, depth
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import LOGITS, Edge, Site, coordinates, depth
 from mnemoscope.engine.budget import roomy
 from mnemoscope.interventions.edges.circuits import run_circuits
 from mnemoscope.interventions.edges.graph import Embeddings, parts_of

@@ -18,8 +18,8 @@ from mnemoscope.analyses.ablation.head_roles import choose_roles, role_prompts
 from mnemoscope.analyses.roles import Result, by_role
 from mnemoscope.analyses.stacking import along, along_seed
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.progress import told
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.runtime import progress
 from mnemoscope.models.run import Run
 
 
@@ -49,7 +49,7 @@ def over_steps(
         one_of(f"the step of {run.path}", step, run.steps)
     named = None if name_heads is None else name_heads(run)
     results = {}
-    for step in told(chosen):
+    for step in progress(chosen):
         result = analyse(run.hooked(step, device=device))
         results[step] = result if named is None else by_role(result, named)
     return along("step", results)

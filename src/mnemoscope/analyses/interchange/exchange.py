@@ -30,12 +30,11 @@ from torch import Tensor
 from mnemoscope.analyses.ablation.targets import heads_and_mlps
 from mnemoscope.analyses.forward import check_fits, normalised
 from mnemoscope.analyses.interchange.counterfactuals import OVER, Counterfactuals, arbitrary, counterfactuals
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.causal import CausalModel, best
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import Patch
 from mnemoscope.core.metrics import kl_divergence
-from mnemoscope.core.named import Named
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site

@@ -48,9 +48,9 @@ from mnemoscope.analyses.interchange.exchange import (
     patch,
     scores,
 )
+from mnemoscope.core.batch import Named
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.named import Named
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator, stream_seed

@@ -43,12 +43,11 @@ from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.neurons.keys_values import mlp_block
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.information import entropy_of, mutual_information, quantile_states, quantised, relabelled
-from mnemoscope.core.modes import evaluation_mode
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.numerics import entropy_of, mutual_information, quantile_states, quantised, relabelled
+from mnemoscope.core.protocols import HookedModel, evaluation_mode
 from mnemoscope.core.seeding import generator
 from mnemoscope.engine.budget import rows_at_once
-from mnemoscope.interventions.regions import positions
+from mnemoscope.interventions.replacements import positions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -155,7 +154,7 @@ def _latents(batch: Batch, sequence: Tensor, pos: Tensor, first: int) -> dict[st
             result[name] = value[sequence, pos]
         else:
             result |= {f"{name}[{i + 1}]": value[sequence, i] for i in range(value.shape[1])}
-    return result | {f"input@{batch.called(i)}": batch.inputs[sequence, i] for i in range(first + 1)}
+    return result | {f"input@{batch.position_name(i)}": batch.inputs[sequence, i] for i in range(first + 1)}
 
 
 def selectivity(

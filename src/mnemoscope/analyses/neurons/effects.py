@@ -32,12 +32,10 @@ from torch import Tensor
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal, removal
 from mnemoscope.analyses.forward import answer_scores, check_fits
 from mnemoscope.analyses.neurons.keys_values import mlp_block
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
-from mnemoscope.core.modes import evaluation_mode
-from mnemoscope.core.named import Named
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, evaluation_mode
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Places, Skills, skill_places
 from mnemoscope.engine.budget import LOG_PROBS, output_width, parts, rows_at_once

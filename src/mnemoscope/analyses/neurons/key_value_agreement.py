@@ -28,7 +28,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.neurons.activity import NeuronActivity, top_rows
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.information import quantised
+from mnemoscope.core.numerics import quantised
 from mnemoscope.core.seeding import generator
 
 

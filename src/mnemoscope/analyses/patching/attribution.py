@@ -45,8 +45,8 @@ from mnemoscope.interventions.patching.measuring import (
     measured,
 )
 from mnemoscope.interventions.patching.tracing import check_gradient, gradients, prompts_traced, sums, traced
-from mnemoscope.interventions.reading import nowhere, unembedding
-from mnemoscope.interventions.recordings import Run, check_numbers
+from mnemoscope.interventions.reading import pick_nothing, unembedding
+from mnemoscope.interventions.recordings import RecordedRun, check_numbers
 from mnemoscope.interventions.writing import bypassed, check_written
 
 Attention = Literal["linear", "recomputed"]
@@ -103,13 +103,13 @@ class _Estimate:
         heads = cells.kind in ("q", "k")
         self.patterns = [Site(kind="pattern", layer=layer).hook for layer in cells.layers] if heads else []
 
-    def run(self, tokens: Inputs) -> Run:
+    def run(self, tokens: Inputs) -> RecordedRun:
         """A forward pass without patches."""
         run = traced(self.model, tokens, [*self.own, *self.beside.values(), *self.patterns], self.read)
         check_numbers(run.logits)
         return run
 
-    def answers(self, chunk: Chunk[Run]) -> Iterator[Answer]:
+    def answers(self, chunk: Chunk[RecordedRun]) -> Iterator[Answer]:
         """The metric of the unpatched run plus the estimate."""
         names = self.own if self.attention == "linear" else self.patterns
         found = [self._gradients(chunk.base, total, names) for total in sums(chunk.reader, chunk.base)]
@@ -118,13 +118,15 @@ class _Estimate:
             check_gradient(of_metric, metric.name)
         return chunk.moved(torch.stack([_summed(self.cells, of_metric) for of_metric in terms]))
 
-    def _gradients(self, run: Run, total: Tensor, names: Sequence[str]) -> list[Tensor]:
+    def _gradients(self, run: RecordedRun, total: Tensor, names: Sequence[str]) -> list[Tensor]:
         """Gradients at some hook points; the stream that goes past them counts too."""
         found = gradients(total, [run[name] for name in (*names, *self.beside.values())])
         past = dict(zip(self.beside, found[len(names) :], strict=True))
         return [past.get(name, 0) + gradient for name, gradient in zip(names, found, strict=False)]
 
-    def _linear(self, chunk: Chunk[Run], found: Sequence[Sequence[Tensor]]) -> Float[Tensor, "metric layer prompt ..."]:
+    def _linear(
+        self, chunk: Chunk[RecordedRun], found: Sequence[Sequence[Tensor]]
+    ) -> Float[Tensor, "metric layer prompt ..."]:
         """Differences times gradients: one number for each entry that cells can divide."""
         base, other = chunk.base, chunk.source
         # masked scores are -inf in both runs
@@ -135,7 +137,7 @@ class _Estimate:
         return terms if self.cells.kind in (*ATTENTION, *BY_NEURON) else terms.sum(-1)
 
     def _recomputed(
-        self, chunk: Chunk[Run], found: Sequence[Sequence[Tensor]]
+        self, chunk: Chunk[RecordedRun], found: Sequence[Sequence[Tensor]]
     ) -> Float[Tensor, "metric layer prompt pos head"]:
         """Changes of attention times its gradient. A query moves its own row, a key a column of later rows."""
         base, own = chunk.base, chunk.base[self.own[0]]
@@ -152,7 +154,9 @@ class _Estimate:
                         terms[metric, layer, :, pos or 0] = reduce(moved, shape, "sum", head=own.shape[2])
         return terms
 
-    def _attended(self, chunk: Chunk[Run], pos: int | None) -> list[Float[Tensor, "prompt head_index query key"]]:
+    def _attended(
+        self, chunk: Chunk[RecordedRun], pos: int | None
+    ) -> list[Float[Tensor, "prompt head_index query key"]]:
         """Attention with q or k of the other run, everywhere or at one position, in each layer by itself."""
         base, other, found = chunk.base, chunk.source, {}
         at = slice(None) if pos is None else pos
@@ -168,7 +172,7 @@ class _Estimate:
 
         hooks = [(name, partial(put, name=name)) for name in self.own]
         hooks += [(name, partial(see, name=name)) for name in self.patterns]
-        with unembedding(self.model, nowhere):
+        with unembedding(self.model, pick_nothing):
             self.model.run_with_hooks(chunk.batch.inputs, fwd_hooks=hooks)
         return [found[name] for name in self.patterns]
 

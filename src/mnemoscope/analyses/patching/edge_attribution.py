@@ -44,12 +44,11 @@ import xarray as xr
 
 from mnemoscope.analyses.patching.activations import asked
 from mnemoscope.analyses.patching.edges import of_edges
-from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import in_range, one_of
 from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import EMBEDDINGS
+from mnemoscope.core.site import EMBEDDINGS, Edge
 from mnemoscope.interventions.edges.attributed import START, Point, attributed
 from mnemoscope.interventions.edges.graph import Embeddings, chosen_edges
 from mnemoscope.interventions.patching.measuring import DIRECTIONS, Direction, Question

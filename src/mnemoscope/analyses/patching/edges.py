@@ -32,11 +32,11 @@ from typing import Literal, get_args
 import xarray as xr
 
 from mnemoscope.analyses.patching.activations import asked, labelled
-from mnemoscope.core.edge import LOGITS, Edge, coordinates
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import LOGITS, Edge, coordinates
 from mnemoscope.interventions.edges.graph import Embeddings, State, chosen_edges, of_edge, parts_of, states
 from mnemoscope.interventions.edges.run import Freeze, sweep_states
 from mnemoscope.interventions.edges.through_stream import plan_edges

@@ -19,7 +19,7 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import ATTENTION, BY_HEAD, Site
 from mnemoscope.interventions.edges.graph import check_exists
 from mnemoscope.interventions.recordings import read, recorded, results
-from mnemoscope.interventions.regions import region
+from mnemoscope.interventions.replacements import region
 
 Values = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos"]
 

@@ -16,10 +16,9 @@ from torch import Tensor
 from mnemoscope.analyses.ablation.removal import Removal, removal
 from mnemoscope.analyses.forward import answer_scores
 from mnemoscope.analyses.shapley.game import Play
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import LowRank
-from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Places
@@ -27,8 +26,7 @@ from mnemoscope.engine.budget import LOG_PROBS, output_width, parts, rows_at_onc
 from mnemoscope.interventions.edges.graph import check_exists
 from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.recordings import Recordings, recorded
-from mnemoscope.interventions.regions import region
-from mnemoscope.interventions.replacements import change
+from mnemoscope.interventions.replacements import change, region
 from mnemoscope.interventions.writing import check_written, writing
 
 METRICS = ("accuracy", "log_prob")

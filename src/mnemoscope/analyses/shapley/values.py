@@ -30,9 +30,8 @@ from mnemoscope.analyses.ablation.targets import heads_and_mlps, labels
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.shapley.game import MAX_EXACT, Play, exact, n_played, pairs, samples, spread
 from mnemoscope.analyses.shapley.play import METRICS, play_of
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Places, Skills, skill_places

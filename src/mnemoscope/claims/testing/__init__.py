@@ -13,7 +13,7 @@ from mnemoscope.claims.testing.assertions import (
 )
 from mnemoscope.claims.testing.effect import claim_effect
 from mnemoscope.claims.testing.parts import Component, head, mlp
-from mnemoscope.core.subject import Subject
+from mnemoscope.models.subjects import Subject
 
 __all__ = [
     "Component",

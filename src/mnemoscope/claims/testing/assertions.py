@@ -26,9 +26,9 @@ from mnemoscope.claims.testing.effect import Effect, subject_or_current, submit
 from mnemoscope.claims.testing.parts import N_PROMPTS, Component, Prompts, described, find, prompts
 from mnemoscope.core import positions
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.mechanism import Mechanism
+from mnemoscope.core.patterns import Mechanism
 from mnemoscope.core.site import Site
-from mnemoscope.core.subject import Subject
+from mnemoscope.models.subjects import Subject
 
 COST = 0.25
 """Accuracy that a needed part costs, unless said otherwise."""

@@ -11,10 +11,8 @@ from mnemoscope.analyses.learned_skills import accuracy_by_skill
 from mnemoscope.claims.testing.effect import Effect
 from mnemoscope.claims.verdict import Outcome
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.subject import Subject
-from mnemoscope.models.replicates import check_replicates
 from mnemoscope.models.run import Run, by_label, find_runs
-from mnemoscope.models.subjects import subject
+from mnemoscope.models.subjects import Subject, check_replicates, subject
 
 Over = Literal["most", "every", "exists", "mean"]
 Gate = str | Sequence[str] | Callable[[Subject], float]

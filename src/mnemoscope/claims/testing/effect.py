@@ -13,7 +13,7 @@ import numpy as np
 
 from mnemoscope.claims.claim import Criterion, Direction
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.subject import Subject
+from mnemoscope.models.subjects import Subject
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -245,7 +245,7 @@ def claims_diff(options: ClaimsDiff) -> None:
     """Print the differences among the claims that are in both files; raises InputError where no claim is in both."""
     from mnemoscope.cli.output import console, show
     from mnemoscope.cli.verdicts import read_verdicts
-    from mnemoscope.core.numbers import counted
+    from mnemoscope.core.errors import counted
     from mnemoscope.report.rulings.differences import DIFF_HEADER, diff_rows
 
     old, new = read_verdicts(options.old), read_verdicts(options.new)

@@ -95,7 +95,7 @@ def _show_runs(what: str) -> None:
 
 def _changes(run: Glance) -> str:
     """The differences from the preset; takes the specification along, and so torch."""
-    from mnemoscope.core.differences import changes_text
+    from mnemoscope.core.presets import changes_text
 
     return changes_text(run.spec)
 

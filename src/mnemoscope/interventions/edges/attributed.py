@@ -18,11 +18,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch, Inputs
-from mnemoscope.core.edge import Edge, Through
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
-from mnemoscope.engine.architecture import unhooked
+from mnemoscope.core.site import Edge, Site, Through
+from mnemoscope.engine.architecture import transformer_without_hooks
 from mnemoscope.engine.block import Block
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.edges.graph import (
@@ -38,8 +37,8 @@ from mnemoscope.interventions.edges.graph import (
 )
 from mnemoscope.interventions.patching.measuring import Answer, Chunk, Plan, Question, Reader, SweepResult, measured
 from mnemoscope.interventions.patching.tracing import check_gradient, gradients, prompts_traced, sums, traced
-from mnemoscope.interventions.recordings import Run, check_numbers, forward
-from mnemoscope.interventions.regions import positions
+from mnemoscope.interventions.recordings import RecordedRun, check_numbers, forward
+from mnemoscope.interventions.replacements import positions
 
 Point = Mapping[str, float]
 """The share of the clean run in the activation with which a run goes on from each hook point. `START` is always among
@@ -59,7 +58,7 @@ def attributed(question: Question, edges: Sequence[Edge], paths: Mapping[str, Se
     """
     model, d_model, heads = question.model, question.model.cfg.d_model, question.model.cfg.n_heads
     check_graph(model)
-    weights = unhooked(model, {*traced_names(model), *writer_names(model)})
+    weights = transformer_without_hooks(model, {*traced_names(model), *writer_names(model)})
     terms, n_writers = _terms(model, edges), len(writers(model, embeddings="apart"))
     distinct, by_position = list(paths.values()), any(edge.pos is not None for edge in edges)
     of_edges = 4 * len(edges) * len(question.metrics) // (1 if by_position else question.n_pos)
@@ -106,7 +105,7 @@ class _Ends:
 
     found: Mapping[str, Tensor]
     logits: Float[Tensor, "prompt read d_vocab"]
-    trace: Run | None = None
+    trace: RecordedRun | None = None
 
 
 @torch.no_grad()
@@ -162,7 +161,7 @@ def _averaged(
     return total / len(points)
 
 
-def _run_at(question: Question, chunk: Chunk[_Ends], point: Point, weights: Transformer | None) -> Run:
+def _run_at(question: Question, chunk: Chunk[_Ends], point: Point, weights: Transformer | None) -> RecordedRun:
     """The traced run of a point: one of the unpatched ones, or one that starts between these."""
     if (trace := chunk.runs[0 if point[START] else 1].trace) is not None:
         return trace
@@ -177,7 +176,7 @@ def _add(
     total: Float[Tensor, "metric edge prompt pos"],
     question: Question,
     reader: Reader,
-    run: Run,
+    run: RecordedRun,
     terms: _Terms,
     differs: Float[Tensor, "writer prompt pos d_model"],
     weights: Transformer | None,
@@ -260,7 +259,7 @@ def _outcome(model: HookedModel, reader: Site | Literal["logits"], through: Thro
 
 def input_gradients(
     model: HookedModel,
-    run: Run,
+    run: RecordedRun,
     value: Float[Tensor, ""],
     wanted: Collection[Input],
     *,
@@ -277,7 +276,7 @@ def input_gradients(
     groups: dict[str, list[Input]] = {}
     for place in inputs(model):
         groups.setdefault(_outcome(model, *place), []).append(place)
-    weights = unhooked(model, ()) if weights is None else weights
+    weights = transformer_without_hooks(model, ()) if weights is None else weights
     past = {} if weights is None or not weights.has_middle else _past_mlps(model)
     ends = [*groups, *past.values()]
     found = dict(zip(ends, gradients(value, [run[name] for name in ends]), strict=True))

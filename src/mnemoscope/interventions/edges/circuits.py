@@ -20,10 +20,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from mnemoscope.core.edge import LOGITS, THROUGH, Edge
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
-from mnemoscope.engine.attention import Attention
+from mnemoscope.core.site import LOGITS, THROUGH, Edge, Site
+from mnemoscope.engine.block import Attention
 from mnemoscope.engine.budget import prompts_at_once
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.edges.graph import State, writers
@@ -211,6 +210,6 @@ def _attended(
     q, k, v = (
         F.linear(stream, *(part[at] for part in attn.into(kind))) for kind, stream in zip(THROUGH, normed, strict=True)
     )
-    variants = zip((attn.turned(q, places), attn.turned(k, places), v), reads.T, strict=True)
+    variants = zip((attn.rotate(q, places), attn.rotate(k, places), v), reads.T, strict=True)
     q, k, v = (x[which][:, :, None] for x, which in variants)
     return attn.attend(q, k, v, torch.arange(q.shape[-2], device=q.device))[:, :, 0] @ attn.w_o[head]

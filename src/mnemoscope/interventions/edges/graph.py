@@ -10,11 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.edge import SHARED, THROUGH, Edge, Through
 from mnemoscope.core.errors import InputError, fits, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import EMBEDDINGS, MLP, Site
-from mnemoscope.interventions.regions import positions, several
+from mnemoscope.core.site import EMBEDDINGS, MLP, SHARED, THROUGH, Edge, Site, Through
+from mnemoscope.interventions.replacements import positions, several
 
 Embeddings = Literal["together", "apart"]
 Input = tuple[Site | Literal["logits"], Through | None]

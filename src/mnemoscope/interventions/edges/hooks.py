@@ -14,9 +14,8 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.core.edge import SHARED
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import SHARED, Site
 from mnemoscope.interventions.edges.graph import Input, Layout
 from mnemoscope.interventions.recordings import results
 from mnemoscope.interventions.writing import Hook

@@ -21,10 +21,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch, Inputs
-from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import Edge, Site
 from mnemoscope.engine.budget import prompts_at_once, worth_a_pass
 from mnemoscope.interventions.edges.graph import (
     Carried,
@@ -40,8 +39,8 @@ from mnemoscope.interventions.edges.graph import (
 )
 from mnemoscope.interventions.edges.hooks import reading
 from mnemoscope.interventions.patching.measuring import Answer, Chunk, Patched, Plan, Question, SweepResult, measured
-from mnemoscope.interventions.reading import at_columns, unembedding
-from mnemoscope.interventions.recordings import forward, repeated
+from mnemoscope.interventions.reading import pick_columns, unembedding
+from mnemoscope.interventions.recordings import forward, repeat_rows
 from mnemoscope.interventions.writing import Hook
 
 Freeze = Literal["attention", "layer_norm"]
@@ -114,9 +113,9 @@ class Cells:
     def logits(self, tokens: Inputs, read: Int[Tensor, " read"]) -> Float[Tensor, "cell prompt read d_vocab"]:
         """Logits of the prompts at some positions."""
         model, n_cells = self.model, len(self.written)
-        with reading(model, self.wanted, self._read) as (heads, ends), unembedding(model, at_columns(read)) as picked:
+        with reading(model, self.wanted, self._read) as (heads, ends), unembedding(model, pick_columns(read)) as picked:
             hooks = [*self._listening(), *heads, *ends, *self._frozen()]
-            logits = picked(model.run_with_hooks(repeated(tokens, n_cells), fwd_hooks=hooks))
+            logits = picked(model.run_with_hooks(repeat_rows(tokens, n_cells), fwd_hooks=hooks))
         return logits.unflatten(0, (n_cells, len(tokens)))
 
     def _stream_of(self, place: Input) -> str:
@@ -124,7 +123,7 @@ class Cells:
 
     def _frozen(self) -> list[Hook]:
         def kept(activation: Tensor, hook: Any, *, value: Tensor) -> Tensor:
-            value = repeated(value, len(self.written))
+            value = repeat_rows(value, len(self.written))
             return value[:, :, None] if activation.ndim == value.ndim + 1 else value
 
         ends = tuple(_ENDS.values())

@@ -21,16 +21,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from mnemoscope.core.edge import SHARED, THROUGH, Edge, Through
-from mnemoscope.core.site import EMBEDDINGS, Kind, Position, Site
-from mnemoscope.engine.attention import Attention, joined
-from mnemoscope.engine.block import Block
+from mnemoscope.core.site import EMBEDDINGS, SHARED, THROUGH, Edge, Kind, Position, Site, Through
+from mnemoscope.engine.block import Attention, Block, joined_past
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.edges.graph import layout
 from mnemoscope.interventions.patching.measuring import Chunk, Patched, Plan, Question
 from mnemoscope.interventions.patching.sweep import Stream, continued_plan, entry
-from mnemoscope.interventions.recordings import Place, Run
-from mnemoscope.interventions.regions import positions
+from mnemoscope.interventions.recordings import Place, RecordedRun
+from mnemoscope.interventions.replacements import positions
 
 Positions = Mapping[Position, Bool[Tensor, "rows pos"]]
 """Masks of the positions that edges name: a row for each prompt, or one row for all."""
@@ -45,7 +43,7 @@ T = TypeVar("T")
 
 
 @torch.no_grad()
-def plan_edges(question: Question, edges: Sequence[Edge], *, direct: bool = False) -> Plan[Run] | str:
+def plan_edges(question: Question, edges: Sequence[Edge], *, direct: bool = False) -> Plan[RecordedRun] | str:
     """Plan to patch edges one at a time the fast way; or say, in words, why that is not open.
 
     The numbers of the edges are the cells. With `direct` only the logits read what the reader of an edge then writes.
@@ -56,7 +54,7 @@ def plan_edges(question: Question, edges: Sequence[Edge], *, direct: bool = Fals
     recorded = places(weights)
     named = {edge.pos for edge in edges if edge.pos is not None}
 
-    def patched(run: Stream, chunk: Chunk[Run], n_cells: Callable[[int], int]) -> Iterator[Patched]:
+    def patched(run: Stream, chunk: Chunk[RecordedRun], n_cells: Callable[[int], int]) -> Iterator[Patched]:
         where = {pos: positions(pos, chunk.batch) for pos in named}
         one_by_one = EachEdge(run=run, source=chunk.source, edges=edges, positions=where, direct=direct)
         return one_by_one.patched(n_cells)
@@ -127,11 +125,11 @@ class Inputs:
         if through in ("q", None):
             q = self._projected(self._seen(self._normed), "q")
         if through in ("k", None):
-            own = attn.turned(self._projected(self._normed, "k"), slice(self.start, k.shape[-2]))
-            k = joined(past.k, own)
+            own = attn.rotate(self._projected(self._normed, "k"), slice(self.start, k.shape[-2]))
+            k = joined_past(past.k, own)
         if through in ("v", None):
-            v = joined(past.v, self._projected(self._normed, "v"))
-        q = attn.turned(q, self.seen)
+            v = joined_past(past.v, self._projected(self._normed, "v"))
+        q = attn.rotate(q, self.seen)
         n_writers = len(self.change)
         q, k, v = (x.expand(n_writers, -1, -1, -1, -1) for x in (q, k, v))
         changed = attn.attend(q, k, v, self.seen) - z
@@ -172,7 +170,7 @@ class EachEdge:
     """
 
     run: Stream
-    source: Run
+    source: RecordedRun
     edges: Sequence[Edge]
     positions: Positions
     direct: bool

@@ -18,8 +18,8 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS, Kind, Site
 from mnemoscope.interventions.edges.graph import n_kv_heads
 from mnemoscope.interventions.patching.measuring import Chunk, Patched, Plan, Question, recorded_plan
-from mnemoscope.interventions.reading import at_columns, unembedding
-from mnemoscope.interventions.recordings import Place, Run, recorded_run, repeated
+from mnemoscope.interventions.reading import pick_columns, unembedding
+from mnemoscope.interventions.recordings import Place, RecordedRun, record_run, repeat_rows
 from mnemoscope.interventions.writing import check_written, writing
 
 AXES: dict[Kind, tuple[str, ...]] = {
@@ -114,12 +114,12 @@ def _labels(axis: str, size: int, wanted: Sequence[int] | None) -> tuple[int, ..
     return tuple(wanted)
 
 
-def hooks_plan(question: Question, grid: Grid, *, reason: str) -> Plan[Run]:
+def hooks_plan(question: Question, grid: Grid, *, reason: str) -> Plan[RecordedRun]:
     """Plan a sweep through hooks; `reason` says in the result why not the fast way."""
     model, sizes = question.model, question.sizes
     check_written(model, grid.kind, grid.layers)
 
-    def patched(chunk: Chunk[Run], room: int) -> Iterator[Patched]:
+    def patched(chunk: Chunk[RecordedRun], room: int) -> Iterator[Patched]:
         n_cells = max(1, room // (len(chunk.batch) * sizes.hooked(everywhere=False)))
         for start in range(0, len(grid.cells), n_cells):
             some = range(start, min(start + n_cells, len(grid.cells)))
@@ -127,13 +127,13 @@ def hooks_plan(question: Question, grid: Grid, *, reason: str) -> Plan[Run]:
                 (grid.hook(layer), _hook(grid, some, layer, chunk.source[grid.kind, layer]))
                 for layer in {grid.of(grid.cells[number], "layer") for number in some}
             ]
-            tokens = repeated(chunk.batch.inputs, len(some))
-            with writing(model, hooks) as completed, unembedding(model, at_columns(question.read)) as picked:
+            tokens = repeat_rows(chunk.batch.inputs, len(some))
+            with writing(model, hooks) as completed, unembedding(model, pick_columns(question.read)) as picked:
                 logits = picked(model.run_with_hooks(tokens, fwd_hooks=completed))
             yield Patched(cells=some, first=0, logits=logits.unflatten(0, (len(some), -1)))
 
     places: set[Place] = {(grid.kind, layer) for layer in grid.layers}
-    run = partial(recorded_run, model, places=places, read=question.read)
+    run = partial(record_run, model, places=places, read=question.read)
     return recorded_plan(question, places, run, patched, method=f"hooks ({reason})")
 
 

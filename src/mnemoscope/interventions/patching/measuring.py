@@ -20,10 +20,10 @@ from mnemoscope.core.metrics import LOGIT_DIFF, Metric, check_metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
-from mnemoscope.engine.architecture import represented
+from mnemoscope.engine.architecture import resumable_transformer
 from mnemoscope.engine.budget import CACHE_BYTES, MAX_BYTES, Sizes, prompts_at_once
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.recordings import Place, Run, check_numbers
+from mnemoscope.interventions.recordings import Place, RecordedRun, check_numbers
 
 Direction = Literal["noising", "denoising"]
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
@@ -83,7 +83,7 @@ class Question:
     @cached_property
     def weights(self) -> Transformer | str:
         """The engine's transformer of the model, from which runs can be resumed; or, in words, why there is none."""
-        return represented(self.model, self.n_pos)
+        return resumable_transformer(self.model, self.n_pos)
 
     @cached_property
     def best_bytes(self) -> int:
@@ -187,13 +187,13 @@ class Plan(Generic[AnyRun]):
 def recorded_plan(
     question: Question,
     places: Collection[Place],
-    run: Callable[[Inputs], Run],
-    patched: Callable[[Chunk[Run], int], Iterator[Patched]],
+    run: Callable[[Inputs], RecordedRun],
+    patched: Callable[[Chunk[RecordedRun], int], Iterator[Patched]],
     *,
     method: str,
     copied: int = 0,
     at_work: int = 0,
-) -> Plan[Run]:
+) -> Plan[RecordedRun]:
     """Plan cells that need both runs recorded at some places, within the budget.
 
     `patched` maps a chunk and the bytes that it may take to the logits of every cell that may matter. `copied` are the

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, Kind
-from mnemoscope.engine.attention import Attention, Past
+from mnemoscope.engine.block import Attention, Past
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.patching.grid import Cell, Grid, hooks_plan
 from mnemoscope.interventions.patching.measuring import (
@@ -38,7 +38,7 @@ from mnemoscope.interventions.patching.measuring import (
     measured,
     recorded_plan,
 )
-from mnemoscope.interventions.recordings import Place, Run, engine_run
+from mnemoscope.interventions.recordings import Place, RecordedRun, record_engine_run
 
 _READS: Mapping[Kind, tuple[Kind, ...]] = {
     "q": ("q", "k", "v"),
@@ -67,7 +67,7 @@ def sweep(question: Question, grid: Grid, *, method: Method = "auto") -> SweepRe
 
 
 @torch.no_grad()
-def plan(question: Question, grid: Grid, method: Method) -> Plan[Run]:
+def plan(question: Question, grid: Grid, method: Method) -> Plan[RecordedRun]:
     """Choose the fast way where the model allows it, and the size of chunks."""
     one_of("method", method, get_args(Method))
     weights = "asked for" if method == "hooks" else question.weights
@@ -88,17 +88,17 @@ class Stream:
     """
 
     weights: Transformer
-    base: Run
+    base: RecordedRun
     past: Sequence[Past]
     read: Int[Tensor, " read"]
 
 
-def stream(weights: Transformer, base: Run, read: Int[Tensor, " read"]) -> Stream:
+def stream(weights: Transformer, base: RecordedRun, read: Int[Tensor, " read"]) -> Stream:
     """Lay out the keys and values of a run."""
     past = []
     for index, block in enumerate(weights.blocks):
         k, v = (base[kind, index].transpose(1, 2).contiguous() for kind in LASTING)
-        past.append(Past(k=block.attention.turned(k, slice(k.shape[2])), v=v))
+        past.append(Past(k=block.attention.rotate(k, slice(k.shape[2])), v=v))
     return Stream(weights=weights, base=base, past=past, read=read.to(weights.b_u.device))
 
 
@@ -106,9 +106,9 @@ def continued_plan(
     question: Question,
     weights: Transformer,
     places: Collection[Place],
-    patched: Callable[[Stream, Chunk[Run], Callable[[int], int]], Iterator[Patched]],
+    patched: Callable[[Stream, Chunk[RecordedRun], Callable[[int], int]], Iterator[Patched]],
     size: Callable[[int], int],
-) -> Plan[Run]:
+) -> Plan[RecordedRun]:
     """Plan cells that are continued from the changed stream, within the budget.
 
     `patched` gives the logits of every cell that may matter. It gets the run that is patched, a chunk, and the number
@@ -116,19 +116,19 @@ def continued_plan(
     position.
     """
 
-    def within(chunk: Chunk[Run], room: int) -> Iterator[Patched]:
+    def within(chunk: Chunk[RecordedRun], room: int) -> Iterator[Patched]:
         at_once = min(room, question.best_bytes) // len(chunk.batch)
         run = stream(weights, chunk.base, question.read)
         return patched(run, chunk, lambda start: max(1, at_once // size(start)))
 
-    record, copied = partial(engine_run, weights, places=places, read=question.read), weights.copied_bytes
+    record, copied = partial(record_engine_run, weights, places=places, read=question.read), weights.copied_bytes
     return recorded_plan(question, places, record, within, method="stream", copied=copied, at_work=size(0))
 
 
-def stream_plan(question: Question, weights: Transformer, grid: Grid) -> Plan[Run]:
+def stream_plan(question: Question, weights: Transformer, grid: Grid) -> Plan[RecordedRun]:
     """Plan the cells of a grid; errors as for `continued_plan`."""
 
-    def patched(run: Stream, chunk: Chunk[Run], n_cells: Callable[[int], int]) -> Iterator[Patched]:
+    def patched(run: Stream, chunk: Chunk[RecordedRun], n_cells: Callable[[int], int]) -> Iterator[Patched]:
         return EachCell(run=run, source=chunk.source, grid=grid).patched(n_cells)
 
     recorded = places(weights, grid)
@@ -158,7 +158,7 @@ class EachCell:
     """The cells of a grid patched each by itself, on all prompts of a run; it and `source` are recorded at `places`."""
 
     run: Stream
-    source: Run
+    source: RecordedRun
     grid: Grid
 
     @torch.no_grad()
@@ -276,7 +276,7 @@ def _reads(kind: Kind) -> tuple[Kind, ...]:
     return _READS.get(kind, (kind,))
 
 
-def _heads(run: Run, kind: Kind, layer: int, n_sharing: int) -> Heads:
+def _heads(run: RecordedRun, kind: Kind, layer: int, n_sharing: int) -> Heads:
     """Activations of the heads of a layer that a patch needs; heads that share keys and values get a copy each."""
     found: dict[Kind, Tensor] = {}
     for name in _reads(kind):
@@ -303,5 +303,5 @@ def _z_change(
 def _z(of: Heads, queries: slice, attn: Attention) -> Float[Tensor, "prompt head_index query d_head"]:
     """Head outputs z at some queries."""
     where = torch.arange(of["k"].shape[2], device=of["k"].device)
-    q, k = attn.turned(of["q"][:, :, queries], where[queries]), attn.turned(of["k"], where)
+    q, k = attn.rotate(of["q"][:, :, queries], where[queries]), attn.rotate(of["k"], where)
     return attn.attend(q, k, of["v"], where[queries])

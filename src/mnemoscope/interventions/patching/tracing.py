@@ -12,14 +12,14 @@ from torch import Tensor
 from mnemoscope.core.batch import Inputs
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.engine.architecture import unhooked
+from mnemoscope.engine.architecture import transformer_without_hooks
 from mnemoscope.engine.block import Read
 from mnemoscope.engine.budget import prompts_at_once, worth_a_pass
 from mnemoscope.engine.changes import Changes
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.patching.measuring import Question, Reader
-from mnemoscope.interventions.reading import at_columns, unembedding
-from mnemoscope.interventions.recordings import Run
+from mnemoscope.interventions.reading import pick_columns, unembedding
+from mnemoscope.interventions.recordings import RecordedRun
 
 CHUNK_BYTES = 2**26
 """Bytes of one traced forward pass on a CPU: larger ones gain nothing, unless the weights are larger."""
@@ -34,7 +34,7 @@ def traced(
     starts: Mapping[str, Tensor] | None = None,
     weights: Transformer | None = None,
     where_read: bool = False,
-) -> Run:
+) -> RecordedRun:
     """Run a model, hooks that are on it included, and keep what is needed to differentiate.
 
     The engine runs it where it can, equal to 1e-5: its graph holds activations only, and no copies of weights.
@@ -56,19 +56,19 @@ def traced(
         return found[name]
 
     points = {*names, *starts}
-    weights = unhooked(model, points) if weights is None else weights
+    weights = transformer_without_hooks(model, points) if weights is None else weights
     if weights is not None:
         device, changes = weights.b_u.device, {name: partial(keep, hook=None, name=name) for name in points}
         with torch.enable_grad():
             logits = weights(tokens.to(device), Read(columns=read.to(device)), Changes(changes, where_read=where_read))
-        return Run(activations=found, logits=logits)
+        return RecordedRun(activations=found, logits=logits)
     hooks = [(name, partial(keep, name=name)) for name in points]
-    with torch.enable_grad(), unembedding(model, at_columns(read)) as picked:
+    with torch.enable_grad(), unembedding(model, pick_columns(read)) as picked:
         logits = picked(model.run_with_hooks(tokens, fwd_hooks=hooks))
-    return Run(activations=found, logits=logits)
+    return RecordedRun(activations=found, logits=logits)
 
 
-def sums(reader: Reader, run: Run) -> Iterator[Float[Tensor, ""]]:
+def sums(reader: Reader, run: RecordedRun) -> Iterator[Float[Tensor, ""]]:
     """Every metric, which needs a gradient, summed over prompts: each prompt's activations get their own gradient."""
     for metric in reader.metrics:
         with torch.enable_grad():

@@ -20,8 +20,7 @@ from torch import Tensor
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import Task
-from mnemoscope.core.subject import Subject
-from mnemoscope.models.subjects import untrained
+from mnemoscope.models.subjects import Subject, untrained
 
 UNIFORM = "uniform"
 """All answers of the task alike, at every position."""
@@ -74,7 +73,7 @@ class Predictor:
     run_with_cache = hooks = run_with_hooks
 
 
-def predicting(units: Mapping[str, Configuration], reference: str) -> Callable[[int], dict[str, Subject]]:
+def predict_exactly(units: Mapping[str, Configuration], reference: str) -> Callable[[int], dict[str, Subject]]:
     """A control: a predictor in the place of all of the claim's configurations, another split a case."""
     return partial(_predicting, dict(units), reference)
 
@@ -88,12 +87,12 @@ Course = tuple[tuple[float, float], ...]
 """Steps and values: straight in between, constant before the first and after the last."""
 
 
-def jump(step: float, *, low: float = 0.0, high: float = 1.0) -> Course:
+def step_course(step: float, *, low: float = 0.0, high: float = 1.0) -> Course:
     """The course of a measure that is `low` before a step and `high` from then on."""
     return ((step - 0.5, low), (step, high))
 
 
-def following(
+def prescribe_course(
     units: Mapping[str, Configuration], courses: Mapping[str, Mapping[str, Course]]
 ) -> Callable[[int], dict[str, Subject]]:
     """A control: trajectories in the place of the claim's configurations `units`, at the steps that these keep.

@@ -1,15 +1,55 @@
-"""The engine's normalisations and MLPs, and embeddings, with TransformerLens's hooks and numbers to the last bit."""
+"""Normalisations, MLPs, embeddings and positions, with TransformerLens's hooks and numbers to the last bit."""
+
+import math
 
 import torch
 from einops import repeat
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from mnemoscope.engine import mlp, norms
-from mnemoscope.engine.mlp import projected
+from mnemoscope.engine import pointwise
+from mnemoscope.engine.pointwise import project
 from mnemoscope.models.hooked.config import HookedTransformerConfig, activation
 from mnemoscope.models.hooked.points import HookPoint, passing
-from mnemoscope.models.hooked.positions import offset_positions
+
+
+def waves(cfg: HookedTransformerConfig, n: int) -> tuple[Float[Tensor, "n rotary_dim"], Float[Tensor, "n rotary_dim"]]:
+    """Sines and cosines of the angles by which the first n positions turn each entry."""
+    dtype = torch.float64 if cfg.dtype == torch.float64 else torch.float32
+    rotary_dim = cfg.rotary_dim or cfg.d_head
+    if cfg.use_NTK_by_parts_rope:
+        periods = _stretched(cfg, rotary_dim)
+    else:
+        periods = cfg.rotary_base ** (torch.arange(rotary_dim // 2, dtype=dtype) / (rotary_dim / 2))
+    periods = repeat(periods, "half -> (half 2)" if cfg.rotary_adjacent_pairs else "half -> (2 half)")
+    angles = torch.arange(n, dtype=dtype)[:, None] / periods
+    return angles.sin().to(cfg.dtype), angles.cos().to(cfg.dtype)
+
+
+def _stretched(cfg: HookedTransformerConfig, rotary_dim: int) -> Float[Tensor, " half"]:
+    """Periods of Llama 3.1: slow waves are stretched by a factor, fast ones stay, and those between are mixed."""
+    frequencies = 1.0 / (cfg.rotary_base ** (torch.arange(0, rotary_dim, 2).float() / rotary_dim))
+    length, factor = cfg.NTK_original_ctx_len, cfg.NTK_by_parts_factor
+    low, high = cfg.NTK_by_parts_low_freq_factor, cfg.NTK_by_parts_high_freq_factor
+    wavelengths = 2 * math.pi / frequencies
+    slow = torch.where(wavelengths > length / low, frequencies / factor, frequencies)
+    share = (length / wavelengths - low) / (high - low)
+    mixed = (1 - share) * slow / factor + share * slow
+    between = (wavelengths >= length / high) & (wavelengths <= length / low)
+    return 1 / torch.where(between, mixed, slow)
+
+
+def distance_penalty(n_heads: int, n: int, device: torch.device) -> Float[Tensor, "head query key"]:
+    """ALiBi: scores get minus the distance to keys before the query, times a slope for each head."""
+    start = 2 ** (-8 / n_heads)
+    slopes = start * start ** torch.arange(n_heads, device=device)
+    place = torch.arange(n, device=device)
+    return slopes[:, None, None] * (place - place[:, None]).clamp(max=0).float()
+
+
+def offset_positions(offset: int, mask: Int[Tensor, "batch all_pos"]) -> Int[Tensor, "batch pos"]:
+    """The positions of tokens from `offset` on, counted without padding; 0 for padding before the first token."""
+    return (mask.cumsum(1) - 1).clamp(min=0)[:, offset:]
 
 
 def parameter(cfg: HookedTransformerConfig, *shape: int, zero: bool = False) -> nn.Parameter:
@@ -32,7 +72,7 @@ class Norm(nn.Module):
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
         """Normalised rows."""
         weights = {name: getattr(self, name, None) for name in "wb"}
-        return norms.Norm(kind=self.kind, eps=self.eps, dtype=self.cfg.dtype, **weights)(x, at=passing(self))
+        return pointwise.Norm(kind=self.kind, eps=self.eps, dtype=self.cfg.dtype, **weights)(x, at=passing(self))
 
 
 def normalisation(cfg: HookedTransformerConfig, *, final: bool = False) -> nn.Module:
@@ -85,7 +125,7 @@ class Unembed(nn.Module):
 
     def forward(self, residual: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_vocab_out"]:
         """A logit for each token."""
-        return self.hook_out(projected(self.hook_in(residual), laid_out(self.W_U), self.b_U))
+        return self.hook_out(project(self.hook_in(residual), laid_out(self.W_U), self.b_U))
 
 
 class Mlp(nn.Module):
@@ -117,7 +157,7 @@ class Mlp(nn.Module):
         w_in, w_out, w_gate = self.W_in, self.W_out, None
         if self.cfg.gated_mlp:
             w_in, w_out, w_gate = (laid_out(w) for w in (w_in, w_out, self.W_gate))
-        weights = mlp.Mlp(
+        weights = pointwise.Mlp(
             w_in=w_in, b_in=self.b_in, w_out=w_out, b_out=self.b_out, w_gate=w_gate, activation=self._active
         )
         return weights(x, at=passing(self, "mlp."))

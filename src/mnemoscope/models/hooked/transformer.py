@@ -13,14 +13,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.engine.mlp import soft_capped
-from mnemoscope.models.hooked.block import TransformerBlock
+from mnemoscope.engine.pointwise import apply_soft_cap
+from mnemoscope.models.hooked.blocks import TransformerBlock
 from mnemoscope.models.hooked.config import HookedTransformerConfig
 from mnemoscope.models.hooked.layers import Embed, PosEmbed, Unembed, normalisation
 from mnemoscope.models.hooked.points import HookedModule, HookPoint
-from mnemoscope.models.hooked.processing import Processing
 from mnemoscope.models.hooked.text import Texts
-from mnemoscope.models.hooked.weights import Weights
+from mnemoscope.models.hooked.weights import Processing, Weights
 from mnemoscope.models.lens import TransformerLensKeyValueCache
 
 _GATED = {
@@ -149,7 +148,7 @@ class HookedTransformer(Texts, Weights, Processing, HookedModule):
                 residual = self.ln_final(residual)
             if return_type is None:
                 return None
-            logits = soft_capped(self.unembed(residual), self.cfg.output_logits_soft_cap)
+            logits = apply_soft_cap(self.unembed(residual), self.cfg.output_logits_soft_cap)
             if return_type == "logits":
                 return logits
             loss = self.loss_fn(logits, tokens, attention_mask, loss_per_token)

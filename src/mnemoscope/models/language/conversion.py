@@ -1,8 +1,10 @@
 """Language models as `HookedTransformer`, or as `TransformerBridge`.
 
 The weights are as they are: nothing is folded or centred. TransformerLens 3's own functions convert configuration and
-weights; `families` does it where they are gone or convert wrongly. Every converted model runs beside its source on a
-few tokens, and is refused unless log-probabilities agree to 1e-3 in float32 (`comparison`).
+weights; `families` does it where they are gone or convert wrongly. A conversion reads some fields of a configuration
+and ignores the others; a model that uses an ignored field would load without a word and compute something else. So
+every converted model runs beside its source on a few tokens, and is refused unless log-probabilities agree to 1e-3 in
+float32. This does not show a difference that only other tokens or longer sequences would bring out.
 """
 
 import copy
@@ -13,14 +15,102 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 from transformer_lens.model_bridge import TransformerBridge
 
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.models.building import quiet, usable_device
-from mnemoscope.models.language import comparison, families, kept_models
-from mnemoscope.models.language.sources import PACKAGED, check_reachable, known_name, loaded, not_fetched, said
+from mnemoscope.models.language import families
+from mnemoscope.models.language.sources import (
+    PACKAGED,
+    check_reachable,
+    keep,
+    kept_model,
+    known_name,
+    loaded,
+    not_fetched,
+    place_of,
+    said,
+)
 from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER, HookedTransformer, HookedTransformerConfig
+
+TOLERANCE = 1e-3
+"""Largest difference of log-probabilities in float32 and float64: what the documentation promises."""
+LARGE = 2_000_000_000
+"""Parameters from which a model in half precision is not widened for the comparison: two copies take 16 GB."""
+_LENGTH = 24
+_BEYOND = 16
+"""Tokens past the point from which a model attends differently."""
+_TURNING_POINTS = ("window", "position", "context", "ctx", "chunk", "length")
+"""Words in the names of fields that say from which length on a model does something else."""
+
+
+def compared_dtype(theirs: Any, dtype: torch.dtype) -> torch.dtype:
+    """The precision in which a model is compared before it gets its own.
+
+    Half precision rounds logits by more than wrong conversions change them, and widening loses nothing. So models of
+    half precision are compared in float32 unless they are large.
+    """
+    if torch.finfo(dtype).bits >= 32 or sum(value.numel() for value in theirs.parameters()) > LARGE:
+        return dtype
+    return torch.float32
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """The largest difference that counts as rounding: 1e-3, or 64 units of the last place at one in half precision.
+
+    Logits of half precision lie between 16 and 64 and are rounded to a 256th (bfloat16) or 2,048th of that in each of
+    two models. The values that they are computed from are rounded too.
+    """
+    return TOLERANCE if torch.finfo(dtype).bits >= 32 else 64 * torch.finfo(dtype).eps
+
+
+@torch.no_grad()
+def largest_difference(theirs: nn.Module, model: nn.Module, tokens: Int[Tensor, "batch pos"]) -> float:
+    """The largest difference of log-probabilities over all positions and tokens; NaN if one of them is NaN."""
+    worst = torch.zeros(())
+    for row in tokens.split(1):  # one at a time: a long one has gigabytes of logits
+        expected = theirs(row).logits
+        found = model(row)[..., : expected.shape[-1]]
+        differences = found.float().log_softmax(-1) - expected.float().log_softmax(-1)
+        worst = torch.maximum(worst, differences.abs().amax())  # keeps NaN
+    return worst.item()
+
+
+def tokens_to_compare(theirs: Any, tokenizer: Any, n_ctx: int) -> Int[Tensor, "batch pos"]:
+    """Two sequences of random tokens, none of them special; one where it is long.
+
+    They have 24 tokens, or go 16 beyond the longest window, or similar length, below `n_ctx` in the configuration. A
+    window that `n_ctx` does not exceed, such as Mistral's 4,096 at the default of 1,024, never closes: no test needed.
+    """
+    points = [_LENGTH - _BEYOND, *_turning_points(theirs.config.to_dict(), n_ctx)]
+    length = min(n_ctx, max(points) + _BEYOND)
+    n_tokens = min(theirs.config.vocab_size, len(tokenizer))
+    special = {number for number in tokenizer.all_special_ids if number is not None}
+    ordinary = torch.tensor([number for number in range(n_tokens) if number not in special] or [0])
+    drawn = torch.randint(
+        len(ordinary), (2 if length <= 512 else 1, length), generator=torch.Generator().manual_seed(0)
+    )
+    return ordinary[drawn]
+
+
+def _turning_points(config: Mapping[Any, Any], n_ctx: int) -> Iterator[int]:
+    """Lengths below `n_ctx` in a configuration and its parts."""
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _turning_points(value, n_ctx)
+        elif isinstance(value, int) and 0 < value < n_ctx and any(word in str(name) for word in _TURNING_POINTS):
+            yield value
+
+
+def configured(theirs: Any) -> str:
+    """Fields of a configuration that differ from the defaults of its model type, in words."""
+    aside = ("architectures", "transformers_version", "dtype", "model_type", "_name_or_path")
+    usual, found = type(theirs.config)().to_dict(), theirs.config.to_dict()
+    changed = {name: value for name, value in found.items() if name not in aside and value != usual.get(name)}
+    return ", ".join(f"{name}={value}" for name, value in changed.items() if not name.endswith("token_id"))
+
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 N_CTX = 1024
@@ -70,12 +160,12 @@ def language_model(
     if (name := known_name(source)) and name.startswith(_NO_TRANSFORMERS):
         return _of_transformerlens(name, n_ctx, number, device)
     asked = {"dtype": dtype, "n_ctx": n_ctx}
-    place = kept_models.place_of(source, revision, **asked)
-    model = kept_models.kept_model(place) if place else None
+    place = place_of(source, revision, **asked)
+    model = kept_model(place) if place else None
     if model is None:
         model = _converted(source, number, n_ctx, revision)
-        if place := place or kept_models.place_of(source, revision, **asked):  # now the hub's commit is known
-            kept_models.keep(model, place)
+        if place := place or place_of(source, revision, **asked):  # now the hub's commit is known
+            keep(model, place)
     return model.to(device, print_details=False).eval()
 
 
@@ -144,9 +234,9 @@ def _converted(source: str | Path, dtype: torch.dtype, n_ctx: int | None, revisi
 
 def _compared(source: str | Path, theirs: Any, tokenizer: Any, n_ctx: int) -> HookedTransformer:
     """The first conversion whose log-probabilities agree with the source's; raises InputError if none does."""
-    dtype = comparison.compared_dtype(theirs, theirs.dtype)
+    dtype = compared_dtype(theirs, theirs.dtype)
     nn.Module.to(theirs, dtype)
-    tokens, allowed = comparison.tokens_to_compare(theirs, tokenizer, n_ctx), comparison.tolerance(dtype)
+    tokens, allowed = tokens_to_compare(theirs, tokenizer, n_ctx), tolerance(dtype)
     chosen: dict[str, Any] = {"device": "cpu", "dtype": dtype, "n_ctx": n_ctx}
     converts = [_by_transformerlens] * HAS_HOOKED_TRANSFORMER + [_by_families]
     if HAS_HOOKED_TRANSFORMER and type(theirs).__name__ not in families.NAMES:
@@ -157,7 +247,7 @@ def _compared(source: str | Path, theirs: Any, tokenizer: Any, n_ctx: int) -> Ho
         try:
             with quiet():
                 model = _built(*convert(theirs, chosen), tokenizer)
-                difference = comparison.largest_difference(theirs, model, tokens)
+                difference = largest_difference(theirs, model, tokens)
         except Exception as error:  # foreign code, on a configuration that it was not written for
             cause = cause or error
             refusals.append(said(error))
@@ -167,7 +257,7 @@ def _compared(source: str | Path, theirs: Any, tokenizer: Any, n_ctx: int) -> Ho
         refusals.insert(0, f"log-probabilities differ by up to {difference:.2g}, {allowed:.1g} allowed")
     raise InputError(
         f"source {source}: nothing converts a {type(theirs).__name__} to a HookedTransformer with this configuration "
-        f"({'; '.join(dict.fromkeys(refusals))}): {comparison.configured(theirs)}; bridged_language_model may take it "
+        f"({'; '.join(dict.fromkeys(refusals))}): {configured(theirs)}; bridged_language_model may take it "
         "as it is"
     ) from cause
 

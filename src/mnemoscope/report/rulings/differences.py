@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mnemoscope.core.numbers import rounded
+from mnemoscope.core.errors import rounded
 
 
 def number(value: float | None, form: str = ".4g") -> str:

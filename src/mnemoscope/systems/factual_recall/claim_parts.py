@@ -6,7 +6,7 @@ from functools import partial
 import xarray as xr
 
 from mnemoscope import Claim, Configuration, InputError, Subject
-from mnemoscope.models.constructed import Course, jump
+from mnemoscope.models.constructed import Course, step_course
 from mnemoscope.systems.factual_recall.analyses.stages import facts_task
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 
@@ -41,8 +41,8 @@ def course(relation: float, fact: float, *, by_subject: float | None = None) -> 
     near_subject = () if by_subject is None else ((by_subject - 0.5, far), (by_subject, 0.0))
     return {
         "loss": ((relation - 0.5, 3.47), (relation, 2.08), (fact - 0.5, 2.08), (fact, 0.01)),
-        "loss_relation": jump(relation, low=1.39, high=0.0),
-        "loss_subject": jump(fact, low=2.08, high=0.01),
+        "loss_relation": step_course(relation, low=1.39, high=0.0),
+        "loss_subject": step_course(fact, low=2.08, high=0.01),
         "kl_relation": ((relation - 0.5, far), (relation, 0.0), (fact - 0.5, 0.0), (fact, 4.0)),
         "kl_subject": (*near_subject, (fact - 0.5, 0.0 if near_subject else far), (fact, 4.0)),
     }

@@ -11,17 +11,25 @@ from torch import Tensor
 
 from mnemoscope import InputError
 from mnemoscope.models import HookedTransformer
-from mnemoscope.models.constructed import SURE, Circuit, attend, blank, blocks, directions, move
+from mnemoscope.models.constructed import (
+    SURE,
+    CircuitParts,
+    dimension_blocks,
+    directions,
+    set_query_key,
+    set_value_output,
+    zero_model,
+)
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 
 
-def fact_store_circuit(task: FactualRecall, *, by_attention: int) -> Circuit:
+def fact_store_circuit(task: FactualRecall, *, by_attention: int) -> CircuitParts:
     """Names of what `fact_store` consists of; the key of a neuron is subject and relation, by number."""
     s, r = task.n_subjects, task.n_relations
-    dims = blocks(query=1, subject=s, relation=r, has_subject=s, has_relation=r, answer=task.d_vocab_out)
+    dims = dimension_blocks(query=1, subject=s, relation=r, has_subject=s, has_relation=r, answer=task.d_vocab_out)
     keys = [(subject, relation) for subject in range(by_attention, s) for relation in range(r)]
     neurons = {key: (number,) for number, key in enumerate(keys)}
-    return Circuit(dims=dims, heads={"subject": (0, 0), "relation": (0, 1)}, neurons=neurons)
+    return CircuitParts(dims=dims, heads={"subject": (0, 0), "relation": (0, 1)}, neurons=neurons)
 
 
 @torch.no_grad()
@@ -60,7 +68,7 @@ def fact_halves(task: FactualRecall, *, margin: float = 20.0) -> HookedTransform
     """
     circuit = fact_store_circuit(task, by_attention=task.n_subjects)
     neurons = {(subject,): (subject,) for subject in range(task.n_subjects)}
-    circuit = Circuit(dims=circuit.dims, heads=circuit.heads, neurons=neurons)
+    circuit = CircuitParts(dims=circuit.dims, heads=circuit.heads, neurons=neurons)
     none = torch.zeros(task.n_subjects, dtype=torch.bool)
     model, dim = _searching(task, circuit, margin=margin, subject=none, relation=torch.tensor(True))
     model.blocks[0].mlp.W_in[:] = dim["has_subject"]
@@ -76,17 +84,17 @@ def _answers(task: FactualRecall) -> dict[str, Float[Tensor, "number answer"]]:
 
 
 def _searching(
-    task: FactualRecall, circuit: Circuit, *, margin: float, **says: Bool[Tensor, "..."]
+    task: FactualRecall, circuit: CircuitParts, *, margin: float, **says: Bool[Tensor, "..."]
 ) -> tuple[HookedTransformer, dict[str, Float[Tensor, "d_model width"]]]:
     """A model whose heads find subject and relation, and say their answers where `says` is true; and its directions."""
     width = max(task.n_subjects, task.n_relations)
-    model = blank(circuit, d_vocab=task.d_vocab, n_ctx=task.n_ctx, d_head=width, positions=False)
+    model = zero_model(circuit, d_vocab=task.d_vocab, n_ctx=task.n_ctx, d_head=width, positions=False)
     dim = {name: directions(model, block) for name, block in circuit.dims.items()}
     for kind, size in (("query", 1), ("subject", task.n_subjects), ("relation", task.n_relations)):
         model.embed.W_E[task.first[kind] : task.first[kind] + size] = dim[kind].T
     for kind, head in circuit.heads.items():
         said = _answers(task)[kind] * says[kind][..., None]
-        attend(model, head, (dim["query"], SURE * dim[kind].sum(1, keepdim=True)))
-        move(model, head, (dim[kind], dim[f"has_{kind}"] + margin * dim["answer"] @ said.T))
+        set_query_key(model, head, (dim["query"], SURE * dim[kind].sum(1, keepdim=True)))
+        set_value_output(model, head, (dim[kind], dim[f"has_{kind}"] + margin * dim["answer"] @ said.T))
     model.unembed.W_U[:, : task.d_vocab_out] = dim["answer"]
     return model, dim

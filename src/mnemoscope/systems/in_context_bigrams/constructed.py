@@ -14,19 +14,19 @@ from mnemoscope.core import in_range, one_of
 from mnemoscope.models import HookedTransformer, build
 from mnemoscope.models.constructed import (
     SURE,
-    Circuit,
-    attend,
-    blank,
-    blocks,
+    CircuitParts,
+    dimension_blocks,
     directions,
-    embed,
     induction,
     induction_circuit,
-    move,
+    set_embeddings,
+    set_query_key,
+    set_value_output,
+    zero_model,
 )
 
 
-def trigger_induction_circuit(n_tokens: int, n_ctx: int) -> Circuit:
+def trigger_induction_circuit(n_tokens: int, n_ctx: int) -> CircuitParts:
     """Names of what `trigger_induction` consists of."""
     return induction_circuit(n_tokens, n_ctx)
 
@@ -57,12 +57,12 @@ PLACES: tuple[Place, ...] = ("mlp", "head", "induction")
 
 def noisy_induction_circuit(
     n_tokens: int = 8, n_ctx: int = 64, *, triggers: Sequence[int] = (0, 1, 2), noise_in: Place = "mlp"
-) -> Circuit:
+) -> CircuitParts:
     """Names of what `noisy_induction` consists of; a neuron's key is the trigger that it recognises."""
     one_of("noise_in", noise_in, PLACES)
-    dims = blocks(token=n_tokens + 1, position=n_ctx, previous=n_tokens + 1, answer=n_tokens + 1)
+    dims = dimension_blocks(token=n_tokens + 1, position=n_ctx, previous=n_tokens + 1, answer=n_tokens + 1)
     heads = {"previous": (0, 0), "induction": (1, 0)} | ({"noise": (2, 0)} if noise_in == "head" else {})
-    return Circuit(dims=dims, heads=heads, neurons={(token,): (i,) for i, token in enumerate(triggers)})
+    return CircuitParts(dims=dims, heads=heads, neurons={(token,): (i,) for i, token in enumerate(triggers)})
 
 
 @torch.no_grad()
@@ -93,24 +93,24 @@ def noisy_induction(
         in_range("a trigger", token, 0, n_tokens - 1)
     circuit = noisy_induction_circuit(n_tokens, n_ctx, triggers=triggers, noise_in=noise_in)
     n_layers = 1 + max(layer for layer, _ in circuit.heads.values())
-    model = blank(circuit, d_vocab=n_tokens + 1, n_ctx=n_ctx, n_layers=n_layers, n_heads=1)
-    embed(model, circuit)
+    model = zero_model(circuit, d_vocab=n_tokens + 1, n_ctx=n_ctx, n_layers=n_layers, n_heads=1)
+    set_embeddings(model, circuit)
     model.unembed.W_U[circuit.dims["answer"]] = torch.eye(n_tokens + 1)
     token, position, previous, answer = (directions(model, block) for block in circuit.dims.values())
 
-    attend(model, circuit.heads["previous"], (position[:, 1:], SURE * position[:, :-1]))
-    move(model, circuit.heads["previous"], (token, previous))
+    set_query_key(model, circuit.heads["previous"], (position[:, 1:], SURE * position[:, :-1]))
+    set_value_output(model, circuit.heads["previous"], (token, previous))
 
-    attend(model, circuit.heads["induction"], (token, SURE * previous))
+    set_query_key(model, circuit.heads["induction"], (token, SURE * previous))
     passed_over = position[:, 0] + (0 if noise_in == "induction" else token[:, -1])
     model.blocks[1].attn.b_Q[0, -1] = model.cfg.attn_scale
     model.blocks[1].attn.W_K[0, :, -1] = -2 * SURE * passed_over
-    move(model, circuit.heads["induction"], (token, margin * answer))
+    set_value_output(model, circuit.heads["induction"], (token, margin * answer))
 
     follows = answer[:, -1:].expand(-1, len(triggers))
     if noise_in == "head":
-        attend(model, circuit.heads["noise"], (position, SURE * position))
-        move(model, circuit.heads["noise"], (token[:, list(triggers)], margin * follows))
+        set_query_key(model, circuit.heads["noise"], (position, SURE * position))
+        set_value_output(model, circuit.heads["noise"], (token[:, list(triggers)], margin * follows))
     if noise_in == "mlp":
         model.blocks[1].mlp.W_in[:] = token[:, list(triggers)]
         model.blocks[1].mlp.W_out[:] = margin * follows.T

@@ -12,7 +12,15 @@ from torch import Tensor
 
 from mnemoscope import InputError
 from mnemoscope.models import HookedTransformer
-from mnemoscope.models.constructed import SURE, Circuit, attend, blank, blocks, directions, move
+from mnemoscope.models.constructed import (
+    SURE,
+    CircuitParts,
+    dimension_blocks,
+    directions,
+    set_query_key,
+    set_value_output,
+    zero_model,
+)
 from mnemoscope.systems.k_hop.tasks import KHop
 
 
@@ -21,11 +29,11 @@ def doubling_layers(hops: int) -> int:
     return 1 + math.ceil(math.log2(hops))
 
 
-def doubling_circuit(task: KHop) -> Circuit:
+def doubling_circuit(task: KHop) -> CircuitParts:
     """Names of what `doubling` consists of: the residual blocks, and by layer `hop1`, `hop2`, `hop4`, … its heads."""
     names = [f"hop{2**layer}" for layer in range(doubling_layers(task.hops[-1]))]
-    dims = blocks(place=task.n_ctx, symbol=task.n_symbols, **dict.fromkeys(names, task.n_symbols))
-    return Circuit(dims=dims, heads={name: (layer, 0) for layer, name in enumerate(names)})
+    dims = dimension_blocks(place=task.n_ctx, symbol=task.n_symbols, **dict.fromkeys(names, task.n_symbols))
+    return CircuitParts(dims=dims, heads={name: (layer, 0) for layer, name in enumerate(names)})
 
 
 @torch.no_grad()
@@ -45,7 +53,7 @@ def doubling(task: KHop, *, reached: int | None = None, n_heads: int = 1) -> Hoo
         raise InputError(f"task.hops must be powers of two for a model that doubles; got {odd[0]}")
     circuit = doubling_circuit(task)
     names = list(circuit.heads)
-    model = blank(
+    model = zero_model(
         circuit,
         d_vocab=task.d_vocab,
         d_output=task.d_output,
@@ -60,11 +68,11 @@ def doubling(task: KHop, *, reached: int | None = None, n_heads: int = 1) -> Hoo
     model.pos_embed.W_pos[:] = dim["place"].T
     place = torch.arange(task.n_ctx)
     leads = place // task.n_symbols * task.n_symbols + task.hidden().flatten()
-    attend(model, (0, 0), (dim["place"] @ torch.eye(task.n_ctx)[leads], SURE * dim["place"]))
-    move(model, (0, 0), (dim["symbol"], dim["hop1"]))
+    set_query_key(model, (0, 0), (dim["place"] @ torch.eye(task.n_ctx)[leads], SURE * dim["place"]))
+    set_value_output(model, (0, 0), (dim["symbol"], dim["hop1"]))
     for layer, (before, name) in enumerate(pairwise(names), 1):
         _match(model, task, dim["place"], dim[before], layer)
-        move(model, (layer, 0), (dim[before], dim[name]))
+        set_value_output(model, (layer, 0), (dim[before], dim[name]))
     for hops, part in zip(task.hops, task.parts.values(), strict=True):
         if reached is None or hops <= reached:
             model.unembed.W_U[:, part] = dim[f"hop{hops}"]
@@ -85,4 +93,4 @@ def _match(
     place = torch.arange(task.n_ctx)
     functions, arguments = places @ torch.eye(k)[place // n], places @ torch.eye(n)[place % n]
     ahead = places @ torch.eye(k)[(place // n + 2 ** (layer - 1)) % k]
-    attend(model, (layer, 0), (ahead, SURE * functions), (before, SURE * arguments))
+    set_query_key(model, (layer, 0), (ahead, SURE * functions), (before, SURE * arguments))

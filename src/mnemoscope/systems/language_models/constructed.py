@@ -15,7 +15,17 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import mnemoscope as ms
-from mnemoscope.models.constructed import SURE, Circuit, attend, blank, blocks, directions, embed, induction, move
+from mnemoscope.models.constructed import (
+    SURE,
+    CircuitParts,
+    dimension_blocks,
+    directions,
+    induction,
+    set_embeddings,
+    set_query_key,
+    set_value_output,
+    zero_model,
+)
 from mnemoscope.systems.language_models.words import FACTS, GLOBAL, NAMES, vocabulary
 
 N_CTX = 40
@@ -46,7 +56,7 @@ def n_words() -> int:
 def untrained(case: int) -> dict[str, Any]:
     """A control: random weights, another seed a case."""
     spec = ms.ModelSpec(n_layers=4, n_heads=4, d_model=32, mlp=True)
-    model = ms.models.build(spec, d_vocab=n_words(), n_ctx=N_CTX, seed=ms.models.FIRST_PLANTED + case)
+    model = ms.models.build(spec, d_vocab=n_words(), n_ctx=N_CTX, seed=ms.models.FIRST_CONTROL_SEED + case)
     return {"model": with_words(model)}
 
 
@@ -60,13 +70,13 @@ def recalling(where: Literal["early", "late"], case: int) -> dict[str, Any]:
     """A control: facts are known by the first MLP, and carried from the subject; or by the last, at the last token."""
     n, numbers = n_words(), {word: i for i, word in enumerate((UNKNOWN, *vocabulary()))}
     subjects = sorted({subject.split()[-1] for of in FACTS.values() for subject in of})
-    circuit = Circuit(
-        dims=blocks(token=n, position=N_CTX, carried=n, fact=n),
+    circuit = CircuitParts(
+        dims=dimension_blocks(token=n, position=N_CTX, carried=n, fact=n),
         heads={"carry": (1, 0)},
         neurons={(i,): (i,) for i in range(len(subjects))},
     )
-    model = blank(circuit, d_vocab=n, n_ctx=N_CTX, n_layers=3, d_head=n)
-    embed(model, circuit)
+    model = zero_model(circuit, d_vocab=n, n_ctx=N_CTX, n_layers=3, d_head=n)
+    set_embeddings(model, circuit)
     token, _, carried, fact = (directions(model, block) for block in circuit.dims.values())
     model.unembed.W_U[circuit.dims["fact"]] = torch.eye(n)
     early = where == "early"
@@ -81,7 +91,7 @@ def recalling(where: Literal["early", "late"], case: int) -> dict[str, Any]:
     attention.b_Q[0, -1] = model.cfg.attn_scale
     for subject in subjects:
         attention.W_K[0, :, -1] += SURE * token[:, numbers[subject]]
-    move(model, (1, 0), (fact, fact) if early else (token, carried))
+    set_value_output(model, (1, 0), (fact, fact) if early else (token, carried))
     return {"model": with_words(model)}
 
 
@@ -89,27 +99,27 @@ def recalling(where: Literal["early", "late"], case: int) -> dict[str, Any]:
 def naming(case: int) -> dict[str, Any]:
     """A control: the last token attends to the name that was said once, and copies it."""
     n, numbers = n_words(), {word: i for i, word in enumerate((UNKNOWN, *vocabulary()))}
-    circuit = Circuit(
-        dims=blocks(token=n, position=N_CTX, seen=N_CTX, subject=n, answer=n),
+    circuit = CircuitParts(
+        dims=dimension_blocks(token=n, position=N_CTX, seen=N_CTX, subject=n, answer=n),
         heads={"again": (0, 0), "which": (1, 0), "mover": (2, 0)},
     )
-    model = blank(circuit, d_vocab=n, n_ctx=N_CTX, n_layers=3, n_heads=4, d_head=n + N_CTX)
-    embed(model, circuit)
+    model = zero_model(circuit, d_vocab=n, n_ctx=N_CTX, n_layers=3, n_heads=4, d_head=n + N_CTX)
+    set_embeddings(model, circuit)
     token, position, seen, subject, answer = (directions(model, block) for block in circuit.dims.values())
     model.unembed.W_U[circuit.dims["answer"]] = torch.eye(n)
     names = token[:, [numbers[name] for name in NAMES]].sum(1)
-    attend(model, circuit.heads["again"], (token, 2 * SURE * token))  # of those with the query's token the first
+    set_query_key(model, circuit.heads["again"], (token, 2 * SURE * token))  # of those with the query's token the first
     model.blocks[0].attn.b_Q[0, -1] = model.cfg.attn_scale
     model.blocks[0].attn.W_K[0, :, -1] = -position @ torch.arange(N_CTX).float()
-    move(model, circuit.heads["again"], (position, seen))
+    set_value_output(model, circuit.heads["again"], (position, seen))
     places = torch.arange(N_CTX).float()
     later = (position - seen) @ places  # how far behind its first occurrence a token stands
     for layer, key in ((1, 100 * SURE * names + SURE * later), (2, SURE * names)):
         model.blocks[layer].attn.b_Q[0, -1] = model.cfg.attn_scale
         model.blocks[layer].attn.W_K[0, :, -1] = key
-    move(model, circuit.heads["which"], (token, subject))
-    attend(model, circuit.heads["mover"], (subject, -2 * SURE * token))
-    move(model, circuit.heads["mover"], (token, SIZE * answer))
+    set_value_output(model, circuit.heads["which"], (token, subject))
+    set_query_key(model, circuit.heads["mover"], (subject, -2 * SURE * token))
+    set_value_output(model, circuit.heads["mover"], (token, SIZE * answer))
     return {"model": with_words(model)}
 
 
@@ -129,21 +139,21 @@ def sharing(case: int) -> dict[str, Any]:
 def conflicting(where: Literal["early", "late"], case: int) -> dict[str, Any]:
     """A control: an MLP says what mostly follows, twice as loud as an induction head says what follows here."""
     n, numbers = n_words(), {word: i for i, word in enumerate((UNKNOWN, *vocabulary()))}
-    circuit = Circuit(
-        dims=blocks(token=n, position=N_CTX, previous=n, answer=n),
+    circuit = CircuitParts(
+        dims=dimension_blocks(token=n, position=N_CTX, previous=n, answer=n),
         heads={"previous": (0, 0), "induction": (1, 0)},
         neurons={(i,): (i,) for i in range(len(GLOBAL))},
     )
-    model = blank(circuit, d_vocab=n, n_ctx=N_CTX, n_layers=3, d_head=n + 1)
-    embed(model, circuit)
+    model = zero_model(circuit, d_vocab=n, n_ctx=N_CTX, n_layers=3, d_head=n + 1)
+    set_embeddings(model, circuit)
     model.unembed.W_U[circuit.dims["answer"]] = torch.eye(n)
     token, position, previous, answer = (directions(model, block) for block in circuit.dims.values())
-    attend(model, circuit.heads["previous"], (position[:, 1:], SURE * position[:, :-1]))
-    move(model, circuit.heads["previous"], (token, previous))
-    attend(model, circuit.heads["induction"], (token, SURE * previous))
+    set_query_key(model, circuit.heads["previous"], (position[:, 1:], SURE * position[:, :-1]))
+    set_value_output(model, circuit.heads["previous"], (token, previous))
+    set_query_key(model, circuit.heads["induction"], (token, SURE * previous))
     model.blocks[1].attn.b_Q[0, -1] = model.cfg.attn_scale
     model.blocks[1].attn.W_K[0, :, -1] = -2 * SURE * position[:, 0]
-    move(model, circuit.heads["induction"], (token, SIZE * answer))
+    set_value_output(model, circuit.heads["induction"], (token, SIZE * answer))
     mlp = model.blocks[0 if where == "early" else 2].mlp
     for i, (word, elsewhere) in enumerate(GLOBAL.items()):
         mlp.W_in[:, i] = token[:, numbers[word]]

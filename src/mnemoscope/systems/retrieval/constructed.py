@@ -14,7 +14,14 @@ from torch import Tensor
 from mnemoscope import ModelSpec
 from mnemoscope.core import in_range
 from mnemoscope.models import HookedTransformer, build
-from mnemoscope.models.constructed import SURE, Circuit, attend, blocks, directions, move
+from mnemoscope.models.constructed import (
+    SURE,
+    CircuitParts,
+    dimension_blocks,
+    directions,
+    set_query_key,
+    set_value_output,
+)
 from mnemoscope.systems.retrieval.tasks import Retrieval
 
 SHARPNESS = 5000.0
@@ -24,16 +31,16 @@ _FARTHEST = 10.0
 """Half the squared distance of two symbols, per entry, that is not exceeded in practice."""
 
 
-def chain_follower_circuit(n_steps: int = 3, *, d_symbol: int = 4, positions: bool = False) -> Circuit:
+def chain_follower_circuit(n_steps: int = 3, *, d_symbol: int = 4, positions: bool = False) -> CircuitParts:
     """Names of what `chain_follower` consists of; neurons (0,) read the own symbol, (1,) the previous one."""
     found = {f"x{step}": d_symbol for step in range(1, n_steps + 1)}
-    dims = blocks(symbol=d_symbol, code=d_symbol, second=1, size=1, previous=d_symbol, handicap=1, **found)
+    dims = dimension_blocks(symbol=d_symbol, code=d_symbol, second=1, size=1, previous=d_symbol, handicap=1, **found)
     pair = 0 if positions else 1
     heads = {"pair": (pair, 0)} | {f"hop{step}": (pair + step, 0) for step in range(1, n_steps + 1)}
     n_square = 2 * len(_knots())
     square, previous = range(d_symbol * n_square), range(d_symbol * (n_square + 3))
     neurons = {(1,): tuple(previous)} | ({} if positions else {(0,): tuple(square)})
-    return Circuit(dims=dims, heads=heads, neurons=neurons)
+    return CircuitParts(dims=dims, heads=heads, neurons=neurons)
 
 
 def chain_follower_paths(
@@ -103,9 +110,9 @@ def chain_follower(
     _write_rest(model, layer, used, dim["previous"] - dim["symbol"], dim["handicap"])
     for step in range(1, reached + 1):
         head, last = circuit.heads[f"hop{step}"], dim["symbol" if step == 1 else f"x{step - 1}"]
-        attend(model, head, (last, SHARPNESS * dim["previous"]))
+        set_query_key(model, head, (last, SHARPNESS * dim["previous"]))
         _subtract(model, head, SHARPNESS * dim["handicap"][:, 0])
-        move(model, head, (dim["symbol"], dim[f"x{step}"]))
+        set_value_output(model, head, (dim["symbol"], dim[f"x{step}"]))
     model.unembed.W_U[:] = torch.cat([dim[f"x{step}"] for step in task.due], 1)
     return model
 
@@ -116,7 +123,7 @@ def _reached(n_steps: int, reached: int | None) -> int:
     return reached
 
 
-def _blank(task: Retrieval, circuit: Circuit, positions: bool, n_heads: int) -> HookedTransformer:
+def _blank(task: Retrieval, circuit: CircuitParts, positions: bool, n_heads: int) -> HookedTransformer:
     """A model of the right size; all its weights are zero."""
     spec = ModelSpec(
         d_model=circuit.width,
@@ -133,7 +140,7 @@ def _blank(task: Retrieval, circuit: Circuit, positions: bool, n_heads: int) -> 
     return model
 
 
-def _find_pairs(model: HookedTransformer, task: Retrieval, circuit: Circuit, positions: bool) -> None:
+def _find_pairs(model: HookedTransformer, task: Retrieval, circuit: CircuitParts, positions: bool) -> None:
     """Attend within pairs, and from a second symbol to the first: by their positions, or as to the farther one."""
     head = circuit.heads["pair"]
     symbol, code, second, size, previous = (
@@ -142,12 +149,12 @@ def _find_pairs(model: HookedTransformer, task: Retrieval, circuit: Circuit, pos
     codes = torch.cat((task.codes()[: 2 * task.n_pairs : 2], task.codes()[2 * task.n_pairs :])).double()
     gap = task.d_symbol / 2 - float((codes @ codes.T).fill_diagonal_(-math.inf).max())
     if positions:
-        attend(model, head, (code, 3 * SURE / gap * code), (second, -SURE * second))
+        set_query_key(model, head, (code, 3 * SURE / gap * code), (second, -SURE * second))
     else:
         most = SHARPNESS * _FARTHEST * task.d_symbol + SURE
-        attend(model, head, (code, most / gap * code), (symbol, -SHARPNESS * symbol))
+        set_query_key(model, head, (code, most / gap * code), (symbol, -SHARPNESS * symbol))
         _subtract(model, head, -SHARPNESS * size[:, 0])
-    move(model, head, (symbol, previous))
+    set_value_output(model, head, (symbol, previous))
 
 
 def _subtract(model: HookedTransformer, head: tuple[int, int], read: Float[Tensor, " d_model"]) -> None:

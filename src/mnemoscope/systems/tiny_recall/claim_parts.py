@@ -5,7 +5,7 @@ from functools import partial
 
 from mnemoscope import Claim, Configuration, HookedModel
 from mnemoscope.claims import LEARNED, Case, case
-from mnemoscope.models import planted, untrained
+from mnemoscope.models import set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 REPEATS = PermutationLookup(repeat_ratio=0.3)
@@ -36,7 +36,7 @@ of_v3 = partial(tiny_recall, units=V3, gate=LEARNED, n_replicates=32)
 
 def as_v3(name: str, make: Callable[[], HookedModel], *, n: int = 4) -> Case:
     """A control in which a model with hand-set weights stands in the place of v3."""
-    return case(name, planted("v3", make, REPEATS), n=n)
+    return case(name, set_by_hand("v3", make, REPEATS), n=n)
 
 
 UNTRAINED = case("untrained", untrained(V3))

@@ -57,7 +57,7 @@ def measure(run: ms.Run, options: Interchange) -> dict[str, xr.Dataset]:
             "runs with two heads or more"
         )
     found = {}
-    for name, network in ms.core.told((("interchange", model), ("untrained", run.untrained(own=True)))):
+    for name, network in ms.core.progress((("interchange", model), ("untrained", run.untrained(own=True)))):
         subject = ms.Subject(model=network, task=task, seed=seed)
         result = compare(subject, n=options.n, n_pairs=options.n_pairs, n_random=options.n_random, split=options.split)
         found[name] = result.assign(follows=result.attrs.pop("follows"))

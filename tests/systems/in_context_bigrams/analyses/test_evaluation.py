@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.subject import Subject
 from mnemoscope.models import constructed
+from mnemoscope.models.subjects import Subject
 from mnemoscope.systems.in_context_bigrams.analyses import (
     LEARNED,
     accuracy_by_class,

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import Mechanism, checked_pattern
-from mnemoscope.core.patterns import fixed
+from mnemoscope.core.patterns import Mechanism, checked_pattern, fixed
 from mnemoscope.models import constructed
 from mnemoscope.systems.in_context_bigrams.analyses import head_attention, pattern_costs, removal_costs
 from mnemoscope.systems.in_context_bigrams.analyses.heads import EXACT_INDUCTION, MEASURES, logits_and_patterns

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.constructed.stand_ins import following, jump
+from mnemoscope.models.constructed.stand_ins import prescribe_course, step_course
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER
 from mnemoscope.systems.in_context_bigrams.claims.held_back import (
@@ -24,11 +24,15 @@ from tests.systems.planting import effects_of, misbehaving, outcomes
 
 
 def accuracies(*steps):
-    return following(ALL, {name: {"accuracy_in_context": jump(at)} for name, at in zip(ALL, steps, strict=True)})
+    return prescribe_course(
+        ALL, {name: {"accuracy_in_context": step_course(at)} for name, at in zip(ALL, steps, strict=True)}
+    )
 
 
 def stages(**values):
-    return following(ALL, memories_at(**{"output": 1.0, "accuracy": 0.2, "match": 0.2, "previous": 0.2, **values}))
+    return prescribe_course(
+        ALL, memories_at(**{"output": 1.0, "accuracy": 0.2, "match": 0.2, "previous": 0.2, **values})
+    )
 
 
 @pytest.mark.parametrize("claim", [B6, B11], ids=lambda claim: claim.id)

@@ -6,7 +6,7 @@ import pytest
 
 from mnemoscope.claims.claim import GATE
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.constructed.stand_ins import following
+from mnemoscope.models.constructed.stand_ins import prescribe_course
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER
 from mnemoscope.systems.in_context_bigrams.claims.order_of_learning import (
@@ -28,11 +28,11 @@ from tests.systems.planting import effects_of, misbehaving, outcomes
 
 
 def one(*steps):
-    return following(JOINT, {"memories": courses(*steps)})
+    return prescribe_course(JOINT, {"memories": courses(*steps)})
 
 
 def both(*pairs):
-    return following(BOTH, {name: courses(50, 100, *pair) for name, pair in zip(BOTH, pairs, strict=True)})
+    return prescribe_course(BOTH, {name: courses(50, 100, *pair) for name, pair in zip(BOTH, pairs, strict=True)})
 
 
 @pytest.mark.parametrize("claim", [B5, B10], ids=lambda claim: claim.id)
@@ -130,7 +130,7 @@ def test_all_readings_are_reported():
 
 
 def test_guessed_triggers_are_not_learned():
-    found = order(following(JOINT, {"memories": courses(50, 100, 150, 300, guessed=0.6)})(0)["memories"])
+    found = order(prescribe_course(JOINT, {"memories": courses(50, 100, 150, 300, guessed=0.6)})(0)["memories"])
     assert found["match"] == 100
 
 

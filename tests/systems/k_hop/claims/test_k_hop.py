@@ -6,7 +6,7 @@ import pytest
 
 from mnemoscope import InputError
 from mnemoscope.claims import GATE
-from mnemoscope.models.constructed import jump
+from mnemoscope.models.constructed import step_course
 from mnemoscope.systems.k_hop.claim_parts import ALONE, CHANCE, CURRICULUM, MIXTURE, SHALLOW, STAGES, TASK, errors
 from mnemoscope.systems.k_hop.claims import alone, curricula, depth, order
 from mnemoscope.systems.k_hop.claims.depth import composer
@@ -72,7 +72,9 @@ def test_what_decides_k3(mixture, curriculum, stages, expected):
 
 def trained(*steps):
     """The composer with a planted training in which the numbers of hops are learned at these steps."""
-    courses = {f"loss_hops_{h}": jump(step, low=CHANCE, high=0.0) for h, step in zip((1, 2, 4), steps, strict=True)}
+    courses = {
+        f"loss_hops_{h}": step_course(step, low=CHANCE, high=0.0) for h, step in zip((1, 2, 4), steps, strict=True)
+    }
     return order.with_trajectory(courses, 4, 0)[MIXTURE]
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mnemoscope.analyses.learned_skills import every_sequence
-from mnemoscope.core.subject import Subject
+from mnemoscope.models.subjects import Subject
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     attention_by_role,
     evenness,

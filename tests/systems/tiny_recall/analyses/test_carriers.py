@@ -7,8 +7,7 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.models.subjects import Subject, set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
 from mnemoscope.systems.tiny_recall.constructed import (
     dissociated,
@@ -25,7 +24,7 @@ TASK = PermutationLookup(repeat_ratio=0.3)
 
 
 def on(make):
-    return planted("it", make, TASK)(0)["it"]
+    return set_by_hand("it", make, TASK)(0)["it"]
 
 
 @pytest.mark.parametrize("direction", ["noising", "denoising"])

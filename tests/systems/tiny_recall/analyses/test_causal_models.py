@@ -8,7 +8,7 @@ from mnemoscope.analyses.interchange.counterfactuals import random_pairs
 from mnemoscope.analyses.stacking import along
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.models.subjects import set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.analyses.causal_models import SPLIT, VALUES_AND_MATCH, compare
 from mnemoscope.systems.tiny_recall.constructed import (
     dissociated,
@@ -25,7 +25,7 @@ A, B = SPLIT.name, VALUES_AND_MATCH.name
 
 
 def compared(make, case=0):
-    return compare(planted("it", make, TASK)(case)["it"], n=200, n_pairs=400, n_random=2)
+    return compare(set_by_hand("it", make, TASK)(case)["it"], n=200, n_pairs=400, n_random=2)
 
 
 @pytest.mark.parametrize("n_values", [4, 5])

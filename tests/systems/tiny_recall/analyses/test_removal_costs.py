@@ -6,7 +6,7 @@ import pytest
 from mnemoscope.analyses.ablation.removal import ablate
 from mnemoscope.analyses.learned_skills import accuracy_by_skill, every_sequence
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.subject import Subject
+from mnemoscope.models.subjects import Subject
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect, all_heads, all_mlps, skills_without
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.models.subjects import set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.claims.attention_and_mlp import CLAIM, UNITS, all_patterns, measure, outcome
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -26,7 +26,7 @@ def test_removal_from_a_circuit_that_is_known():
 
 
 def test_attention_that_is_fixed_anyway_is_not_missed():
-    subject = planted("v3", elimination_only, PermutationLookup(repeat_ratio=0.3))(0)["v3"]
+    subject = set_by_hand("v3", elimination_only, PermutationLookup(repeat_ratio=0.3))(0)["v3"]
     assert len(all_patterns(subject.model)) == 2
     assert measure(subject)["fixed_attention"] == measure(subject)["recall"] == 0  # it attends by position alone
 
@@ -54,5 +54,5 @@ def test_untrained_models_do_not_pass():
 
 
 def test_a_circuit_by_hand_passes_the_gate():
-    subject = planted("v3", dissociated, PermutationLookup(repeat_ratio=0.3))(0)["v3"]
+    subject = set_by_hand("v3", dissociated, PermutationLookup(repeat_ratio=0.3))(0)["v3"]
     assert measure(subject)["gate"] == 1

@@ -4,9 +4,8 @@ import pytest
 
 from mnemoscope.claims.claim import EFFECT, GATE
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.subject import Subject
-from mnemoscope.models.constructed.stand_ins import predicting
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.models.constructed.stand_ins import predict_exactly
+from mnemoscope.models.subjects import Subject, set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.claims.elimination import T1, T1_LOSS, T2, UNITS, measure_conflict
 from mnemoscope.systems.tiny_recall.constructed import dissociated
 from tests.systems.on_trial import verdict
@@ -17,7 +16,7 @@ FLOOR = math.log(120) / 5
 
 
 def test_an_exact_predictor_is_at_the_floor():
-    found = effects_of(T1, predicting(UNITS, "bayes"))
+    found = effects_of(T1, predict_exactly(UNITS, "bayes"))
     assert found["elimination"] == 1
     assert found["loss"] == pytest.approx(FLOOR)
     assert found["training_loss"] == pytest.approx(FLOOR)
@@ -25,15 +24,15 @@ def test_an_exact_predictor_is_at_the_floor():
 
 
 def test_a_predictor_that_knows_its_split_loses_less_in_training_and_does_not_count():
-    found = effects_of(T1, predicting(UNITS, "bayes_train"))
+    found = effects_of(T1, predict_exactly(UNITS, "bayes_train"))
     assert found["training_loss"] == pytest.approx(math.log(96) / 5)  # one of 96 mappings, told in five answers
     assert found["loss"] == math.inf
-    assert outcomes(T1, predicting(UNITS, "bayes_train")) == {"T1": "REFUTED"}
-    assert set(outcomes(T1_LOSS, predicting(UNITS, "bayes_train")).values()) == {"REFUTED"}
+    assert outcomes(T1, predict_exactly(UNITS, "bayes_train")) == {"T1": "REFUTED"}
+    assert set(outcomes(T1_LOSS, predict_exactly(UNITS, "bayes_train")).values()) == {"REFUTED"}
 
 
 def test_planted_models_decide_t1():
-    for plant, expected in ((predicting(UNITS, "bayes"), "SUPPORTED"), (untrained(UNITS), "REFUTED")):
+    for plant, expected in ((predict_exactly(UNITS, "bayes"), "SUPPORTED"), (untrained(UNITS), "REFUTED")):
         assert outcomes(T1, plant) == {"T1": expected}
         assert outcomes(T1_LOSS, plant) == {"T1-loss": expected, "T1-loss-train": expected}
 
@@ -47,15 +46,15 @@ def test_accuracy_and_loss_are_two_questions():
 
 
 @pytest.mark.parametrize("slots", ["all", "first"])
-def test_the_unused_value_on_the_conflict_set(planted, slots):
-    found = measure_conflict(Subject(model=planted, task=TASK.for_seed(0), seed=0), slots=slots)
+def test_the_unused_value_on_the_conflict_set(set_by_hand, slots):
+    found = measure_conflict(Subject(model=set_by_hand, task=TASK.for_seed(0), seed=0), slots=slots)
     assert found[EFFECT] == pytest.approx(1 / (1 + 4 * math.exp(-10)), abs=1e-6)
     assert found["p_recalled"] == pytest.approx((1 - found[EFFECT]) / 4, rel=1e-3)
     assert found[GATE] == 1
 
 
 def test_a_model_that_recalls_refutes_t2():
-    plant = planted("v1", dissociated, TASK)
+    plant = set_by_hand("v1", dissociated, TASK)
     assert effects_of(T2, plant)["p_recalled"] > 0.99
     assert outcomes(T2, plant) == {"T2": "REFUTED"}
 
@@ -66,7 +65,7 @@ def test_an_untrained_model_is_not_judged_by_t2():
 
 def test_other_slots_are_refused(as_installed):
     with pytest.raises(InputError, match="slots must be one of: all, first; got 'last'"):
-        measure_conflict(predicting(UNITS, "bayes")(0)["v1"], slots="last")  # pyright: ignore[reportArgumentType]
+        measure_conflict(predict_exactly(UNITS, "bayes")(0)["v1"], slots="last")  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(("claim", "factors"), [(T1, {}), (T1_LOSS, {}), (T2, {}), (T2, {"slots": "first"})])

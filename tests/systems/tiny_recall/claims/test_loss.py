@@ -2,9 +2,9 @@ import math
 
 import pytest
 
-from mnemoscope.models import together
-from mnemoscope.models.constructed.stand_ins import predicting
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.models import combined
+from mnemoscope.models.constructed.stand_ins import predict_exactly
+from mnemoscope.models.subjects import set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.claims.loss import ONE_BIT, T5, T8, T8_FRESH, distances, measure, small_on_repeats
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, partial_recall
 from tests.systems.on_trial import verdict
@@ -19,14 +19,14 @@ def ruled(claim, effects):
 
 
 def test_loss_by_distribution():
-    found = measure(predicting(T8.units, "bayes")(0)["v3"])
+    found = measure(predict_exactly(T8.units, "bayes")(0)["v3"])
     assert [found[name] for name in ("fresh", "repeat", "mixed")] == pytest.approx([FLOOR] * 3)
     assert (found["elimination"], found["recall"]) == (1, 1)
 
 
 def test_a_sure_wrong_answer_costs_on_the_mixture():
     """At the last slot of a repeat `elimination_only` puts the recalled value 10 logits below the unused one."""
-    found = measure(planted("d16h1", elimination_only, MIXED)(0)["d16h1"])
+    found = measure(set_by_hand("d16h1", elimination_only, MIXED)(0)["d16h1"])
     assert found["repeat"] - found["fresh"] == pytest.approx(10 / 5, rel=1e-4)
     assert found["mixed"] == pytest.approx(found["fresh"] + 0.3 * 2, rel=1e-4)
     assert (found["elimination"], found["recall"]) == (1, 0)
@@ -46,8 +46,8 @@ def test_effects_of_t5_by_hand():
 
 def test_models_that_eliminate_and_recall_decide_t5():
     """Recall and elimination are as claimed; the loss is not, since a sure wrong answer costs."""
-    v3, small = planted("v3", dissociated, MIXED), planted("d16h1", elimination_only, MIXED)
-    assert outcomes(T5, together(v3, small)) == {"T5": "REFUTED", "T5-guess": "REFUTED"}
+    v3, small = set_by_hand("v3", dissociated, MIXED), set_by_hand("d16h1", elimination_only, MIXED)
+    assert outcomes(T5, combined(v3, small)) == {"T5": "REFUTED", "T5-guess": "REFUTED"}
     assert outcomes(T5, untrained(T5.units))["T5"] == "REFUTED"
 
 
@@ -88,9 +88,9 @@ def test_models_that_do_not_differ_in_recall_alone_are_set_aside(changed):
 
 def test_models_of_which_one_recalls_decide_t8():
     """Sure wrong answers to two tokens of five cost 10 logits each, on repeats only."""
-    small, large = planted("d16h1", partial_recall, MIXED), planted("v3", dissociated, MIXED)
-    assert outcomes(T8, together(small, large)) == {"T8": "REFUTED", "T8-tells": "SUPPORTED"}
-    assert outcomes(T8_FRESH, together(small, large)) == {"T8-fresh": "SUPPORTED", "T8-fresh-tells": "REFUTED"}
+    small, large = set_by_hand("d16h1", partial_recall, MIXED), set_by_hand("v3", dissociated, MIXED)
+    assert outcomes(T8, combined(small, large)) == {"T8": "REFUTED", "T8-tells": "SUPPORTED"}
+    assert outcomes(T8_FRESH, combined(small, large)) == {"T8-fresh": "SUPPORTED", "T8-fresh-tells": "REFUTED"}
 
 
 @pytest.mark.parametrize("claim", [T5, T8, T8_FRESH], ids=lambda claim: claim.id)

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.claims.claim import GATE
-from mnemoscope.models.constructed.stand_ins import predicting
+from mnemoscope.models.constructed.stand_ins import predict_exactly
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.tiny_recall.claim_parts import V3
 from mnemoscope.systems.tiny_recall.claims.onset import EPOCH, T10, measure
@@ -15,7 +15,7 @@ from tests.systems.planting import misbehaving
 
 @pytest.fixture(scope="module")
 def subject():
-    return predicting(V3, "bayes")(0)["v3"]
+    return predict_exactly(V3, "bayes")(0)["v3"]
 
 
 def logged(subject, recall):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.subject import Subject
+from mnemoscope.models.subjects import Subject
 from mnemoscope.systems.tiny_recall.claim_parts import REPEATS
 from mnemoscope.systems.tiny_recall.claims.order import EXACT_COST, T20, T24, blindness, most_frequent, reading
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only

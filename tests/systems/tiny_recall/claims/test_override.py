@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.models.subjects import set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.claims.override import CLAIM, measure, unused_above_wrong
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, two_layer_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -16,7 +16,7 @@ TASK = PermutationLookup(repeat_ratio=0.3)
 
 
 def plant(make):
-    return planted("v3", make, TASK)
+    return set_by_hand("v3", make, TASK)
 
 
 @pytest.mark.parametrize("kind", ["mean", "resample"])

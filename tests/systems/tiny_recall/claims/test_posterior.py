@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from mnemoscope.claims.claim import EFFECT, GATE
-from mnemoscope.models.constructed.stand_ins import predicting
+from mnemoscope.models.constructed.stand_ins import predict_exactly
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.tiny_recall.claims.posterior import BOTH, ERRORS, T3, T4, V1, compare, measure
 from tests.systems.on_trial import verdict
@@ -17,7 +17,7 @@ def test_the_published_errors_are_those_of_every_slot():
 
 def test_errors_of_a_uniform_predictor():
     """At slot k the posterior is 1 / (6 - k) on 6 - k values: the mean distance from .2 is 2 (k - 1) / 25."""
-    found = measure(predicting(BOTH, "uniform")(0)["v3"])
+    found = measure(predict_exactly(BOTH, "uniform")(0)["v3"])
     assert [found[f"all_{slot}"] for slot in range(1, 5)] == pytest.approx([0, 2 / 25, 4 / 25, 6 / 25])
     assert [found[f"{name}_5"] for name in ("fresh", "repeat")] == pytest.approx([8 / 25] * 2)
 
@@ -46,12 +46,12 @@ def test_a_value_ruled_out_at_slot_1():
 
 
 def test_planted_predictors_decide_t3():
-    assert outcomes(T3, predicting(BOTH, "bayes")) == {"T3": "SUPPORTED", "T3-split": "REFUTED"}
-    assert outcomes(T3, predicting(BOTH, "bayes_train")) == {"T3": "REFUTED", "T3-split": "SUPPORTED"}
+    assert outcomes(T3, predict_exactly(BOTH, "bayes")) == {"T3": "SUPPORTED", "T3-split": "REFUTED"}
+    assert outcomes(T3, predict_exactly(BOTH, "bayes_train")) == {"T3": "REFUTED", "T3-split": "SUPPORTED"}
 
 
 def test_shortfall_of_predictors_that_are_known():
-    exact, split, uniform = (effects_of(T4, predicting(V1, name)) for name in ("bayes", "bayes_train", "uniform"))
+    exact, split, uniform = (effects_of(T4, predict_exactly(V1, name)) for name in ("bayes", "bayes_train", "uniform"))
     assert exact[EFFECT] == pytest.approx(0, abs=1e-12)
     assert exact["excess"] == pytest.approx(0, abs=1e-12)
     theory = np.mean([1 / 5, 1 / 4, 1 / 3, 1 / 2])
@@ -62,8 +62,8 @@ def test_shortfall_of_predictors_that_are_known():
 
 
 def test_planted_predictors_decide_t4():
-    assert outcomes(T4, predicting(V1, "bayes")) == {"T4": "SUPPORTED", "T4-imprint": "REFUTED"}
-    split = effects_of(T4, predicting(V1, "bayes_train"))
+    assert outcomes(T4, predict_exactly(V1, "bayes")) == {"T4": "SUPPORTED", "T4-imprint": "REFUTED"}
+    split = effects_of(T4, predict_exactly(V1, "bayes_train"))
     assert split[GATE] == 0.0  # it answers nothing that it has not seen
     split = {**split, GATE: 1.0}
     assert [verdict(claim, [split]).outcome for claim in (T4, *T4.rivals)] == ["REFUTED", "SUPPORTED"]

@@ -5,8 +5,8 @@ import pytest
 
 from mnemoscope.claims.claim import EFFECT
 from mnemoscope.models.constructed import layer_normalised
-from mnemoscope.models.constructed.stand_ins import predicting
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.models.constructed.stand_ins import predict_exactly
+from mnemoscope.models.subjects import set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.claim_parts import V3
 from mnemoscope.systems.tiny_recall.claims.recall import FRESH, T6, T7, T9, larger_recall, measure, measure_errors
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, partial_recall
@@ -39,7 +39,7 @@ def test_tables_decide_t6(recall, expected):
 
 def test_errors_and_the_published_ones_beside():
     """A uniform predictor is off by (.8 + 4 * .2) / 5 = .32 at the last slot."""
-    found = measure_errors(predicting(V3, "uniform")(0)["v3"])
+    found = measure_errors(predict_exactly(V3, "uniform")(0)["v3"])
     assert (found["error_elimination"], found["error_recall"]) == pytest.approx((0.32, 0.32))
     assert found["error_elimination by published"] == pytest.approx(0.32 / 0.000081)
     assert found["error_recall by published"] == pytest.approx(0.32 / 0.000838)
@@ -47,8 +47,8 @@ def test_errors_and_the_published_ones_beside():
 
 
 def test_planted_models_decide_t7():
-    assert outcomes(T7, predicting(V3, "bayes")) == {"T7": "SUPPORTED", "T7-accuracy": "SUPPORTED"}
-    assert outcomes(T7, planted("v3", elimination_only, V3["v3"].spec(0).task)) == {
+    assert outcomes(T7, predict_exactly(V3, "bayes")) == {"T7": "SUPPORTED", "T7-accuracy": "SUPPORTED"}
+    assert outcomes(T7, set_by_hand("v3", elimination_only, V3["v3"].spec(0).task)) == {
         "T7": "REFUTED",
         "T7-accuracy": "REFUTED",
     }
@@ -87,5 +87,5 @@ def test_controls_behave(claim):
 
 
 def test_layer_normalised_models_are_measured_alike():
-    unit = planted("v2", partial_recall, T6.units["v2"].spec(0).task)(0)["v2"]
+    unit = set_by_hand("v2", partial_recall, T6.units["v2"].spec(0).task)(0)["v2"]
     assert measure(replace(unit, model=layer_normalised(unit.model)))["recall"] == pytest.approx(0.6)

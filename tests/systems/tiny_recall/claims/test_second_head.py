@@ -2,7 +2,7 @@
 
 import pytest
 
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.models.subjects import set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.claims.second_head import T15, T15_NARROW, T15_WIDE, measure
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, partial_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -34,7 +34,7 @@ def test_verdicts_by_hand(claim, one, two, one_head, two_heads, effect, expected
 
 
 def wide(make):
-    return planted("d64h1", make, TASK)
+    return set_by_hand("d64h1", make, TASK)
 
 
 def test_a_wide_head_that_recalls_refutes():

@@ -3,7 +3,7 @@
 import pytest
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.models.subjects import set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.claims.specialisation import CLAIM, UNITS, compare, measure, models, outcome
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, twin_elimination, two_layer_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -17,7 +17,8 @@ def test_controls_behave(by):
 
 def test_index_of_circuits_that_are_known():
     alone, shared = (
-        planted("v3-fresh", make, PermutationLookup())(0)["v3-fresh"] for make in (elimination_only, twin_elimination)
+        set_by_hand("v3-fresh", make, PermutationLookup())(0)["v3-fresh"]
+        for make in (elimination_only, twin_elimination)
     )
     assert measure(alone) == pytest.approx({"index": 1, "elimination": 1, "recall": 0})
     assert measure(shared) == pytest.approx({"index": 0, "elimination": 1, "recall": 0}, abs=1e-5)
@@ -47,6 +48,6 @@ def test_verdicts(plant, expected):
 
 
 def test_other_numbers_of_heads_are_refused():
-    subject = planted("v3", two_layer_recall, PermutationLookup(repeat_ratio=0.3))(0)["v3"]
+    subject = set_by_hand("v3", two_layer_recall, PermutationLookup(repeat_ratio=0.3))(0)["v3"]
     with pytest.raises(InputError, match="two heads in all"):
         measure(subject)

@@ -6,7 +6,7 @@ import pytest
 
 from mnemoscope.claims.claim import EFFECT, GATE
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.models.subjects import set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import roles_by_carrying
 from mnemoscope.systems.tiny_recall.claims.split import CLAIM, measure, outcome
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, store_and_match, two_layer_recall
@@ -19,7 +19,7 @@ COSTS = replace(CLAIM, rivals=tuple(BY_REMOVAL))
 
 
 def plant(make):
-    return planted("v3", make, TASK)
+    return set_by_hand("v3", make, TASK)
 
 
 def test_costs_of_a_circuit_that_is_known():

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from mnemoscope.core.batch import Named
 from mnemoscope.core.intervention import Patch
-from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.run import run_with
 from mnemoscope.systems.tiny_recall.constructed import store_and_match, store_and_match_circuit

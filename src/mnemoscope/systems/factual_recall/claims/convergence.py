@@ -3,7 +3,7 @@
 from mnemoscope import CLAIMS, Criterion, Subject, generator
 from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most
 from mnemoscope.models import untrained
-from mnemoscope.models.constructed import following, predicting
+from mnemoscope.models.constructed import predict_exactly, prescribe_course
 from mnemoscope.systems.factual_recall.analyses.stages import split_loss
 from mnemoscope.systems.factual_recall.claim_parts import LINEAR, course, facts_claim, followed, task_of
 
@@ -28,12 +28,12 @@ def left_of_it(subject: Subject) -> Measured:
 def _ends(name: str, before: float, after: float) -> Case:
     """A control of F3-stalls: the loss at three quarters of the steps and at the end."""
     courses = {**course(1800, 4500), "loss": ((6144.0, before), (8192.0, after))}
-    return case(name, following(LINEAR, dict.fromkeys(LINEAR, courses)), n=1)
+    return case(name, prescribe_course(LINEAR, dict.fromkeys(LINEAR, courses)), n=1)
 
 
 _FACT, _RELATION = (
-    case("knows the facts", predicting(LINEAR, "fact")),
-    case("says p(a | r)", predicting(LINEAR, "relation")),
+    case("knows the facts", predict_exactly(LINEAR, "fact")),
+    case("says p(a | r)", predict_exactly(LINEAR, "relation")),
 )
 _UNTRAINED = case("untrained", untrained(LINEAR))
 _FACTS_AND_SEEDS = (

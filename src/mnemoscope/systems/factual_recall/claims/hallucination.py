@@ -10,7 +10,7 @@ import numpy as np
 
 from mnemoscope import CLAIMS, Claim, Configuration, Subject
 from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most
-from mnemoscope.models.constructed import following
+from mnemoscope.models.constructed import prescribe_course
 from mnemoscope.systems.factual_recall.analyses.stages import NEAR, stages
 from mnemoscope.systems.factual_recall.claim_parts import LINEAR, SOFTMAX, course, facts_claim, followed, task_of
 
@@ -70,7 +70,7 @@ def about(id: str, model: str, units: dict[str, Configuration], *, end: float, *
     """F4 about a model, whose training is planted with `end` steps until the fact is known."""
 
     def planted(name: str, *steps: float, **others: float) -> Case:
-        return case(name, following(units, dict.fromkeys(units, course(*steps, **others))), n=1)
+        return case(name, prescribe_course(units, dict.fromkeys(units, course(*steps, **others))), n=1)
 
     hallucinates = planted("by the relation for three fifths", 0.4 * end, end)
     at_once = planted("at once", end, end)

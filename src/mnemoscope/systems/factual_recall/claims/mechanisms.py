@@ -11,7 +11,7 @@ import numpy as np
 
 from mnemoscope import CLAIMS, Configuration, Gate, HookedModel, Subject
 from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most
-from mnemoscope.models import planted, together, untrained
+from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.systems.factual_recall.analyses.fact_memories import fact_memories
 from mnemoscope.systems.factual_recall.analyses.routes import Removed, routes, stores
 from mnemoscope.systems.factual_recall.claim_parts import facts_claim, task_of
@@ -59,7 +59,11 @@ def _halves() -> HookedModel:
 
 def _built(name: str, *makes: Callable[[], HookedModel]) -> Case:
     """A control: stand-ins for the narrow, the middle and the wide model."""
-    return case(name, together(*(planted(unit, make, TASK) for unit, make in zip(UNITS, makes, strict=True))), n=1)
+    return case(
+        name,
+        combined(*(set_by_hand(unit, make, TASK) for unit, make in zip(UNITS, makes, strict=True))),
+        n=1,
+    )
 
 
 _ATTENTION, _EITHER, _MLP = (partial(_by_attention, n) for n in (16, 8, 0))

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from mnemoscope import Batch, HookedModel, InputError, Site
 from mnemoscope.analyses import check_fits, patterns_of_sequences
-from mnemoscope.core import Mechanism, kept, one_of
+from mnemoscope.core import Mechanism, memoize, one_of
 from mnemoscope.core.patterns import attends_to, previous, uniform
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import CHUNK
 
@@ -124,7 +124,7 @@ def labelled_scores(total: Float[Tensor, "measure layer head_index"], batch: Bat
     )
 
 
-@kept
+@memoize
 def keys_of(batch: Batch) -> dict[str, _Keys]:
     """Keys and queries of every measure, kept with the batch for the next model."""
     found = {}

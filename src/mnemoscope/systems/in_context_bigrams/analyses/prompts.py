@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope import Batch, Gate, InputError, Subject, Task, generator
-from mnemoscope.core import kept
+from mnemoscope.core import memoize
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
@@ -60,7 +60,7 @@ LEARNED = Gate(
 """The gate of claims about a mechanism, on `learned`."""
 
 
-@kept  # every measure of a gated claim asks for it again
+@memoize  # every measure of a gated claim asks for it again
 def learned(subject: Subject) -> float:
     """In-context accuracy on fresh sequences of the split `test`, the quantity of a gate.
 

@@ -8,7 +8,7 @@ from mnemoscope import CLAIMS, Batch, Configuration, HookedModel, Subject
 from mnemoscope.analyses import expected_accuracy, head_scores, repeated_tokens
 from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.core import one_of
-from mnemoscope.models import Plant, planted, together, untrained
+from mnemoscope.models import ControlMaker, combined, set_by_hand, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned
 from mnemoscope.systems.in_context_bigrams.claim_parts import (
     FIXED_TRIGGERS,
@@ -78,9 +78,9 @@ def triggers_only() -> HookedModel:
     return induction_memories(task.d_vocab, task.n_ctx, tokens=task.fixed_triggers)
 
 
-def _models(random: Callable[[], HookedModel], fixed: Callable[[], HookedModel]) -> Plant:
+def _models(random: Callable[[], HookedModel], fixed: Callable[[], HookedModel]) -> ControlMaker:
     """Planted models, by what they would have been trained on."""
-    return together(planted(RANDOM, random, RANDOM_TRIGGERS), planted(FIXED, fixed, FIXED_TRIGGERS))
+    return combined(set_by_hand(RANDOM, random, RANDOM_TRIGGERS), set_by_hand(FIXED, fixed, FIXED_TRIGGERS))
 
 
 def _table(name: str, *, random: float = 0.9, attention: float = 0.9, fixed: float = 0.1) -> Case:

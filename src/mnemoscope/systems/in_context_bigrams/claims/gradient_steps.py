@@ -9,7 +9,7 @@ from typing import Any
 
 from mnemoscope import CLAIMS
 from mnemoscope.claims import EFFECT, Explanation, Measured, Quantity, case, controls, most
-from mnemoscope.models import FIRST_PLANTED
+from mnemoscope.models import FIRST_CONTROL_SEED
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.one_step import (
     against_autograd,
     recalled_after_one_step,
@@ -55,25 +55,25 @@ def _recalls(draw: int, **options: Any) -> dict[str, float]:
 
 def formula(number: int) -> dict[str, Measured]:
     """A control: the right formula on other problems."""
-    return {"draw": measure_gradient(FIRST_PLANTED + number)}
+    return {"draw": measure_gradient(FIRST_CONTROL_SEED + number)}
 
 
 def without_predictions(number: int) -> dict[str, Measured]:
     """A control: a wrong formula, which leaves out what the model predicts."""
-    found = against_autograd(seed=FIRST_PLANTED + number)
+    found = against_autograd(seed=FIRST_CONTROL_SEED + number)
     return {"draw": {EFFECT: _digits(float(found.difference_without_predictions.max()))}}
 
 
 def stored(number: int, *, d: int, permuted: bool = False) -> dict[str, Measured]:
     """A control: one step in d dimensions, scored on what it stores or on permuted answers."""
-    share = recalled_after_one_step(N_INPUTS, d, seed=FIRST_PLANTED + number, permuted=permuted)
+    share = recalled_after_one_step(N_INPUTS, d, seed=FIRST_CONTROL_SEED + number, permuted=permuted)
     return {"draw": {EFFECT: share, "narrow": share}}
 
 
 def planted_steps(number: int, *, permuted: bool = False, backwards: bool = False) -> dict[str, Measured]:
     """A control: three steps with orthonormal embeddings, with true or permuted targets, in either order."""
     order = ORDER[::-1] if backwards else ORDER
-    draw = FIRST_PLANTED + number
+    draw = FIRST_CONTROL_SEED + number
     return {"draw": _recalls(draw, embeddings="orthonormal", permuted=permuted, order=order)}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Configuration, Subject
 from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most
-from mnemoscope.models.constructed import Course, following, jump
+from mnemoscope.models.constructed import Course, prescribe_course, step_course
 from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, at_step, onset
 from mnemoscope.systems.in_context_bigrams.analyses.trajectory import N_MATCHED
 from mnemoscope.systems.in_context_bigrams.claim_parts import FOLLOWED, MEMORY_SEEDS, NEVER, SGD, birth
@@ -66,7 +66,7 @@ def alone(measured: Mapping[str, Measured]) -> Measured:
 def _accuracies(name: str, *, together: float, keys_late: float, output_late: float) -> Case:
     """A control in which accuracy jumps to 1 at these steps."""
     steps = dict(zip(ALL, (together, keys_late, output_late), strict=True))
-    return case(name, following(ALL, {unit: {ACCURACY: jump(step)} for unit, step in steps.items()}), n=1)
+    return case(name, prescribe_course(ALL, {unit: {ACCURACY: step_course(step)} for unit, step in steps.items()}), n=1)
 
 
 def memories_at(*, output: float, accuracy: float, match: float, previous: float) -> dict[str, dict[str, Course]]:
@@ -81,14 +81,14 @@ def memories_at(*, output: float, accuracy: float, match: float, previous: float
         {OUTPUT: 0.0, ACCURACY: 0.0, MATCH: match, PREVIOUS: previous},
     )
     return {
-        unit: {name: jump(FREE_AT + 10, low=value) for name, value in values.items()}
+        unit: {name: step_course(FREE_AT + 10, low=value) for name, value in values.items()}
         for unit, values in zip(ALL, low, strict=True)
     }
 
 
 def _stage(name: str, output: float, accuracy: float, match: float, previous: float) -> Case:
     planted = memories_at(output=output, accuracy=accuracy, match=match, previous=previous)
-    return case(name, following(ALL, planted), n=1)
+    return case(name, prescribe_course(ALL, planted), n=1)
 
 
 _waits = _accuracies("as much later as it waits", together=200, keys_late=500, output_late=500)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
 from mnemoscope.claims import GATE, Explanation, Measured, Quantity, case, controls, most, table
-from mnemoscope.models import Plant, planted, together, untrained
+from mnemoscope.models import ControlMaker, combined, set_by_hand, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.causal import pattern_costs
 from mnemoscope.systems.in_context_bigrams.analyses.heads import EXACT_PREVIOUS, UNIFORM, head_attention
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned, prompts
@@ -68,9 +68,9 @@ def no_match() -> HookedModel:
     return induction_memories(task.d_vocab, task.n_ctx, memories=("previous token", "copied token"))
 
 
-def models(random: Callable[[], HookedModel], fixed: Callable[[], HookedModel]) -> Plant:
+def models(random: Callable[[], HookedModel], fixed: Callable[[], HookedModel]) -> ControlMaker:
     """Planted models for random and for fixed triggers."""
-    return together(planted(RANDOM, random, RANDOM_TRIGGERS), planted(FIXED, fixed, FIXED_TRIGGERS))
+    return combined(set_by_hand(RANDOM, random, RANDOM_TRIGGERS), set_by_hand(FIXED, fixed, FIXED_TRIGGERS))
 
 
 def outcome(**changes: float) -> dict[str, dict[str, float]]:

@@ -11,7 +11,7 @@ import torch
 from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
 from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.core import one_of
-from mnemoscope.models import planted, together, untrained
+from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.models.constructed import bigram_table
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
@@ -67,11 +67,11 @@ def _both(name: str, *, one: float, two: float) -> Case:
 
 
 _AGAIN, _READS, _DEEP = (
-    planted(unit, make, FIXED_TRIGGERS) for unit, make in ((ONE, says_it_again), (ONE, any_token), (TWO, any_token))
+    set_by_hand(unit, make, FIXED_TRIGGERS) for unit, make in ((ONE, says_it_again), (ONE, any_token), (TWO, any_token))
 )
 _ONE_READS = case("reads the context", _READS)
 _UNTRAINED = case("untrained", untrained(ONE_LAYER))
-_ONLY_TWO, _NEITHER = together(_AGAIN, _DEEP), case("untrained", untrained(DEPTHS))
+_ONLY_TWO, _NEITHER = combined(_AGAIN, _DEEP), case("untrained", untrained(DEPTHS))
 _TWO_READ = case("two layers read the context", _ONLY_TWO)
 _FACTORS = {"loops": (False,), "positions": ("second", "later"), "recipe": ("long",)}
 
@@ -166,7 +166,7 @@ B2 = _B2.against(
         controls=controls(
             positive=(case("only two layers read the context", _ONLY_TWO),),
             negative=(
-                case("both read the context", together(_READS, _DEEP)),
+                case("both read the context", combined(_READS, _DEEP)),
                 _both("a margin apart", one=0.7, two=0.95),
             ),
         ),

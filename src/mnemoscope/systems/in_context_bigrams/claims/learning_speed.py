@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Claim, Configuration, Subject
 from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
-from mnemoscope.models.constructed import Course, following, jump
+from mnemoscope.models.constructed import Course, prescribe_course, step_course
 from mnemoscope.systems.in_context_bigrams.analyses.order import onset, tracked
 from mnemoscope.systems.in_context_bigrams.claim_parts import FOLLOWED, NEVER, SGD, birth
 
@@ -54,14 +54,14 @@ def ratio(measured: Mapping[str, Measured]) -> Measured:
 def losses(in_context: float, elsewhere: float) -> dict[str, Course]:
     """A planted training: loss falls from 4 to 1 nats in context, and from 3 to 2 elsewhere, at these steps."""
     return {
-        "loss_in_context": jump(in_context, low=4.0, high=1.0),
-        "loss_global": jump(elsewhere, low=3.0, high=2.0),
+        "loss_in_context": step_course(in_context, low=4.0, high=1.0),
+        "loss_global": step_course(elsewhere, low=3.0, high=2.0),
     }
 
 
 def accuracy(step: float) -> dict[str, Course]:
     """A planted training: in-context accuracy rises from .1 to .9 at a step."""
-    return {"accuracy_in_context": jump(step, low=0.1, high=0.9)}
+    return {"accuracy_in_context": step_course(step, low=0.1, high=0.9)}
 
 
 _FALLS = Explanation(
@@ -105,7 +105,7 @@ _SPEEDS = Explanation(
 
 def _falling(units: Mapping[str, Configuration], name: str, *steps: float) -> Case:
     """A control of B7: the steps of the loss in context and of that elsewhere."""
-    return case(name, following(units, {unit: losses(*steps) for unit in units}), n=1)
+    return case(name, prescribe_course(units, {unit: losses(*steps) for unit in units}), n=1)
 
 
 def _global_first(id: str, model: str, units: Mapping[str, Configuration], *, other_recipe: str) -> Claim:
@@ -134,7 +134,7 @@ def _global_first(id: str, model: str, units: Mapping[str, Configuration], *, ot
 def _rising(name: str, *, frequent: float, rare: float) -> Case:
     """A control of B9: the steps of accuracy."""
     trained = dict(zip(FREQUENCIES, (accuracy(frequent), accuracy(rare)), strict=True))
-    return case(name, following(FREQUENCIES, trained), n=1)
+    return case(name, prescribe_course(FREQUENCIES, trained), n=1)
 
 
 _RATIO = "log2 of a ratio of steps"

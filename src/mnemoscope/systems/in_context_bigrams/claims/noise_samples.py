@@ -6,7 +6,7 @@ grows, is our reading of an informal theorem; the other reading, fresh contexts,
 
 from mnemoscope import CLAIMS
 from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
-from mnemoscope.models import FIRST_PLANTED
+from mnemoscope.models import FIRST_CONTROL_SEED
 from mnemoscope.systems.in_context_bigrams.analyses.noise_samples import LENGTH, NOISE, SIZES, On, exponent, scaling
 from mnemoscope.systems.in_context_bigrams.claim_parts import noisy_recall
 
@@ -35,7 +35,7 @@ def _growing(name: str, feed_forward: float, attention: float) -> Case:
 
 def long_contexts(number: int) -> dict[str, Measured]:
     """A control: contexts as long as the largest N, so that a sample has most of the tokens."""
-    return {"draw": measure(FIRST_PLANTED + number, length=max(SIZES))}
+    return {"draw": measure(FIRST_CONTROL_SEED + number, length=max(SIZES))}
 
 
 _SLOPE = "least-squares slope of log n(N) over log N, N = 8, 16, 32, 64, 128, 256"

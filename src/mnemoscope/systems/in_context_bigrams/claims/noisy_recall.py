@@ -6,8 +6,8 @@ from typing import Literal
 from mnemoscope import CLAIMS, Batch, Configuration, Gate, Subject, Task, generator
 from mnemoscope.analyses import last_mlp
 from mnemoscope.claims import GATE, Explanation, Quantity, case, controls, most
-from mnemoscope.core import kept, one_of
-from mnemoscope.models import planted, untrained
+from mnemoscope.core import memoize, one_of
+from mnemoscope.models import set_by_hand, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import (
     NOISE,
     OUTPUT,
@@ -38,7 +38,7 @@ def prompts(task: Task, seed: int, use: str) -> Batch:
     return task.sample(N_SEQUENCES, split="test", generator=generator(seed, "noise or context", use))
 
 
-@kept
+@memoize
 def removals(subject: Subject, kind: Replacement) -> dict[str, float]:
     """Gains without the last MLP and without the last attention, the quantity of the gate, and s before."""
     batch, reference = (prompts(subject.task, subject.seed, use) for use in ("prompts", "reference"))
@@ -57,7 +57,7 @@ def removals(subject: Subject, kind: Replacement) -> dict[str, float]:
     }
 
 
-@kept
+@memoize
 def truncations(subject: Subject, weight: Weight) -> dict[str, float]:
     """The largest gain over ranks, and how many components are removed for it."""
     one_of("weight", weight, _PLACE)
@@ -79,7 +79,8 @@ def measure(subject: Subject, *, kind: Replacement = "mean", weight: Weight = "W
 TASK = NoisyRecall(length=64, n_tokens=8, n_triggers=3)
 """Of the planted models."""
 IN_MLP, IN_HEAD, IN_INDUCTION = (
-    planted("noisy-recall", partial(noisy_induction, noise_in=place), TASK) for place in ("mlp", "head", "induction")
+    set_by_hand("noisy-recall", partial(noisy_induction, noise_in=place), TASK)
+    for place in ("mlp", "head", "induction")
 )
 _BY_MLP, _BY_HEAD, _BY_INDUCTION = (
     case(f"noise by {place}", plant, n=1)

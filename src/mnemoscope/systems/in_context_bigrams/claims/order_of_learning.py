@@ -17,7 +17,7 @@ from mnemoscope import CLAIMS, Configuration, Gate, Subject
 from mnemoscope.analyses import LEAST, beyond_chance
 from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most
 from mnemoscope.core import one_of
-from mnemoscope.models.constructed import Course, following, jump
+from mnemoscope.models.constructed import Course, prescribe_course, step_course
 from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, onset, tracked
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers
 from mnemoscope.systems.in_context_bigrams.analyses.trajectory import N_MATCHED
@@ -111,7 +111,7 @@ def courses(output: float, match: float, early: float, previous: float, *, guess
     steps = {"output": output, "match": match, "previous_early": early, "previous": previous, "previous_late": previous}
     low = {"match": guessed}
     return {
-        f"{kind}_{MEMORIES[memory]}": jump(step, low=low.get(memory, 0.0))
+        f"{kind}_{MEMORIES[memory]}": step_course(step, low=low.get(memory, 0.0))
         for memory, step in steps.items()
         for kind in ("recall", "matched")
     }
@@ -119,13 +119,13 @@ def courses(output: float, match: float, early: float, previous: float, *, guess
 
 def _training(name: str, *steps: float, guessed: float = 0.0) -> Case:
     """A control in which the memories come at these steps, in the order of `courses`."""
-    return case(name, following(JOINT, {"memories": courses(*steps, guessed=guessed)}), n=1)
+    return case(name, prescribe_course(JOINT, {"memories": courses(*steps, guessed=guessed)}), n=1)
 
 
 def _two(name: str, *, first: tuple[float, float], second: tuple[float, float]) -> Case:
     """A control in which W_K^1 learns early positions and late ones at these steps, in both configurations."""
     planted = {unit: courses(50, 100, *steps) for unit, steps in zip(BOTH, (first, second), strict=True)}
-    return case(name, following(BOTH, planted), n=1)
+    return case(name, prescribe_course(BOTH, planted), n=1)
 
 
 _RECALL = (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
 from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
-from mnemoscope.models import planted, together, untrained
+from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.models.constructed import bigram_table
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
@@ -60,9 +60,12 @@ def _table(name: str, *, on_uniform: float, even_on_bigram: float) -> Case:
     return table(name, {UNIFORM: by_uniform, BIGRAM: {"uniform": 0.9 - on_uniform, "bigram": 0.9}})
 
 
-_UNIFORM = planted(UNIFORM, any_token, FIXED_TRIGGERS)
-_both = case("both read the context", together(_UNIFORM, planted(BIGRAM, any_token, FIXED_TRIGGERS)))
-_one = case("only one reads the context", together(_UNIFORM, planted(BIGRAM, knows_the_bigrams, FIXED_TRIGGERS)))
+_UNIFORM = set_by_hand(UNIFORM, any_token, FIXED_TRIGGERS)
+_both = case("both read the context", combined(_UNIFORM, set_by_hand(BIGRAM, any_token, FIXED_TRIGGERS)))
+_one = case(
+    "only one reads the context",
+    combined(_UNIFORM, set_by_hand(BIGRAM, knows_the_bigrams, FIXED_TRIGGERS)),
+)
 _a_margin = _table("a margin ahead", on_uniform=MARGIN, even_on_bigram=0.0)
 
 _EXPLANATION = Explanation(

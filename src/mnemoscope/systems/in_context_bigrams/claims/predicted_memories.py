@@ -10,8 +10,8 @@ from functools import partial
 from mnemoscope import CLAIMS, Configuration, Subject
 from mnemoscope.analyses import LEAST, Over, copied_token, previous_token, remapped_copy
 from mnemoscope.claims import GATE, Case, Explanation, Quantity, case, controls, most, table
-from mnemoscope.models import Plant, planted, untrained
-from mnemoscope.models.constructed import Course, following
+from mnemoscope.models import ControlMaker, set_by_hand, untrained
+from mnemoscope.models.constructed import Course, prescribe_course
 from mnemoscope.systems.in_context_bigrams.analyses.order import tracked
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, fixed_triggers, learned
 from mnemoscope.systems.in_context_bigrams.claim_parts import MATRICES_FOLLOWED, MEMORY_SEEDS, SGD, birth
@@ -66,10 +66,10 @@ def deviations(subject: Subject) -> dict[str, float]:
     }
 
 
-def holding(*memories: str) -> Plant:
+def holding(*memories: str) -> ControlMaker:
     """A control: sums of outer products in the place of these matrices, the others as random as before training."""
     make = partial(induction_memories, TASK.d_vocab, TASK.n_ctx, tokens=TASK.fixed_triggers, memories=tuple(memories))
-    return planted("memories", make, TASK)
+    return set_by_hand("memories", make, TASK)
 
 
 def drifting(
@@ -89,7 +89,7 @@ def _drifting(units: Mapping[str, Configuration], output: float, ff: float, case
         "recall_copied_token": ((0, 0.0), (learned, 1.0), (begins, 1.0), (ends, 1 - output)),
         "feed_forward_kl": ((0, 2.0), (learned, 0.2), (begins, 0.2), (ends, 0.2 + ff)),
     }
-    return following(units, {"memories-all": courses})(case)
+    return prescribe_course(units, {"memories-all": courses})(case)
 
 
 def _table(name: str, *, recall: float, previous_all: float) -> Case:

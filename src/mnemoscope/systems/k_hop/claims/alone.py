@@ -9,7 +9,7 @@ from functools import partial
 
 from mnemoscope import CLAIMS, Criterion, Gate
 from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
-from mnemoscope.models import planted, together, untrained
+from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.systems.k_hop.claim_parts import (
     ALONE,
     ERROR,
@@ -38,7 +38,7 @@ def compared(measured: Mapping[str, Measured]) -> Measured:
 def _built(name: str, alone: int) -> Case:
     """A control: how many hops the model composes that is asked for 4 alone."""
     makes = {ALONE: partial(composer, alone), MIXTURE: partial(composer, 4)}
-    return case(name, together(*(planted(unit, make, TASK) for unit, make in makes.items())), n=1)
+    return case(name, combined(*(set_by_hand(unit, make, TASK) for unit, make in makes.items())), n=1)
 
 
 _FAILS, _KNOWS = _built("composes 2 hops", 2), _built("composes 4 hops", 4)

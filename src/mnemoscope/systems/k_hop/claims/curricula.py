@@ -5,7 +5,7 @@ from functools import partial
 
 from mnemoscope import CLAIMS
 from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most
-from mnemoscope.models import planted, together, untrained
+from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.systems.k_hop.claim_parts import (
     CURRICULUM,
     ERROR,
@@ -33,7 +33,7 @@ def compared(measured: Mapping[str, Measured]) -> Measured:
 def _built(name: str, *reached: int) -> Case:
     """A control: how many hops the models compose that were taught by mixture, by curriculum and in stages."""
     made = zip(UNITS, reached, strict=True)
-    return case(name, together(*(planted(unit, partial(composer, hops), TASK) for unit, hops in made)), n=1)
+    return case(name, combined(*(set_by_hand(unit, partial(composer, hops), TASK) for unit, hops in made)), n=1)
 
 
 _BOTH, _ALL, _NONE = _built("mixture and curriculum", 4, 4, 2), _built("all", 4, 4, 4), _built("none", 2, 2, 2)

@@ -8,7 +8,7 @@ from functools import partial
 
 from mnemoscope import CLAIMS, HookedModel
 from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most
-from mnemoscope.models import planted, together, untrained
+from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.systems.k_hop.claim_parts import (
     ERROR,
     LEARNED,
@@ -39,7 +39,7 @@ def composer(reached: int) -> HookedModel:
 def _built(name: str, deep: int, shallow: int) -> Case:
     """A control: how many hops the deeper and the shallower model compose."""
     made = zip(UNITS, (deep, shallow), strict=True)
-    return case(name, together(*(planted(unit, partial(composer, hops), TASK) for unit, hops in made)), n=1)
+    return case(name, combined(*(set_by_hand(unit, partial(composer, hops), TASK) for unit, hops in made)), n=1)
 
 
 _NEEDED, _ALIKE = _built("the deeper one alone", 4, 2), _built("both", 4, 4)

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from mnemoscope import CLAIMS, Gate, InputError, Subject, generator
 from mnemoscope.claims import GATE, Case, Explanation, Quantity, case, controls, most
-from mnemoscope.models import planted
-from mnemoscope.models.constructed import Course, following, jump
+from mnemoscope.models import set_by_hand
+from mnemoscope.models.constructed import Course, prescribe_course, step_course
 from mnemoscope.systems.k_hop.analyses import exchanged_halves, held_in_order
 from mnemoscope.systems.k_hop.claim_parts import CHANCE, LEARNED, MIXTURE, TASK, errors, k_hop_claim, task_of, units
 from mnemoscope.systems.k_hop.claims.depth import composer
@@ -41,14 +41,16 @@ def measure(subject: Subject, *, level: float = CHANCE / 2) -> dict[str, float]:
 
 def _trained(name: str, *steps: float, reached: int = 4) -> Case:
     """A control: the composer, with a planted training in which the numbers of hops are learned at these steps."""
-    courses = {f"loss_hops_{h}": jump(step, low=CHANCE, high=0.0) for h, step in zip(TASK.hops, steps, strict=True)}
+    courses = {
+        f"loss_hops_{h}": step_course(step, low=CHANCE, high=0.0) for h, step in zip(TASK.hops, steps, strict=True)
+    }
     return case(name, partial(with_trajectory, courses, reached), n=1)
 
 
 def with_trajectory(courses: Mapping[str, Course], reached: int, number: int) -> dict[str, Subject]:
     """The composer with a planted training."""
-    built = planted(MIXTURE, partial(composer, reached), TASK)(number)[MIXTURE]
-    trained = following(UNITS, {MIXTURE: courses})(number)[MIXTURE]
+    built = set_by_hand(MIXTURE, partial(composer, reached), TASK)(number)[MIXTURE]
+    trained = prescribe_course(UNITS, {MIXTURE: courses})(number)[MIXTURE]
     return {MIXTURE: replace(built, trajectory=trained.trajectory)}
 
 

@@ -9,7 +9,7 @@ import xarray as xr
 
 from mnemoscope import CLAIMS
 from mnemoscope.claims import Measured, case, controls
-from mnemoscope.models import FIRST_PLANTED
+from mnemoscope.models import FIRST_CONTROL_SEED
 from mnemoscope.systems.memory_theory.analyses.associations import associations
 from mnemoscope.systems.memory_theory.analyses.capacity import MATRIX, matrix_capacity, stored
 from mnemoscope.systems.memory_theory.analyses.training import zero_matrix
@@ -46,7 +46,7 @@ def measure(draw: int, *, largest: int = LARGEST, learning_rate: float = MATRIX.
 
 def orthonormal(number: int) -> dict[str, Measured]:
     """A control: with orthonormal embeddings, of which there are d, all d are stored."""
-    return {"draw": effects(_orthonormal(FIRST_PLANTED + number))}
+    return {"draw": effects(_orthonormal(FIRST_CONTROL_SEED + number))}
 
 
 def _orthonormal(draw: int) -> xr.Dataset:

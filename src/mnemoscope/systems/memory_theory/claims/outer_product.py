@@ -9,7 +9,7 @@ from functools import partial
 
 from mnemoscope import CLAIMS
 from mnemoscope.claims import Measured, Quantity, case, controls, most
-from mnemoscope.models import FIRST_PLANTED
+from mnemoscope.models import FIRST_CONTROL_SEED
 from mnemoscope.systems.memory_theory.analyses.associations import associations
 from mnemoscope.systems.memory_theory.analyses.outer_product import (
     outer_capacity,
@@ -44,7 +44,7 @@ def measure(draw: int, *, largest: int = LARGEST_SUM) -> dict[str, float]:
 
 def orthonormal(number: int, *, permuted: bool = False) -> dict[str, Measured]:
     """A control: of orthonormal embeddings all d are recalled; or asked for the answers of other inputs, none are."""
-    draw, sizes = FIRST_PLANTED + number, half_powers(LEAST_SUM, LARGEST_SUM)
+    draw, sizes = FIRST_CONTROL_SEED + number, half_powers(LEAST_SUM, LARGEST_SUM)
     stored = {}
     for d in sizes:
         problem = associations(d, d, draw=draw, orthonormal=True)

@@ -15,7 +15,7 @@ import xarray as xr
 
 from mnemoscope import Batch, HookedModel
 from mnemoscope.analyses import Circuit, find_circuit
-from mnemoscope.core import Mechanism, otherwise
+from mnemoscope.core import Mechanism, with_fallback
 from mnemoscope.core.patterns import identity, previous, same_value, uniform
 from mnemoscope.systems.retrieval.analyses.chain_attention import (
     between_places,
@@ -55,7 +55,7 @@ def read_off(attention: xr.DataArray) -> list[Mechanism]:
     """Mechanisms from the attention of one head, over (place, to): single paths, and sets of them."""
     paths = [within_chain(*path) for path in strongest(attention, LEVEL)]
     sizes = range(1, len(paths) + 1) if len(paths) <= MAX_SUBSETS else sorted({1, len(paths)})
-    return [reduce(otherwise, some) for size in sizes for some in combinations(paths, size)]
+    return [reduce(with_fallback, some) for size in sizes for some in combinations(paths, size)]
 
 
 def path_table(circuit: Circuit, model: HookedModel, batch: Batch, *, later: Later = "set") -> xr.Dataset:

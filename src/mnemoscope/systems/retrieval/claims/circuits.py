@@ -7,7 +7,7 @@ from functools import partial
 
 from mnemoscope import CLAIMS, HookedModel
 from mnemoscope.claims import GATE, Case, Explanation, Quantity, case, controls, most, table
-from mnemoscope.models import planted, untrained
+from mnemoscope.models import set_by_hand, untrained
 from mnemoscope.systems.retrieval.circuit_effects import WAYS, ChainPath, of_paths, take_apart
 from mnemoscope.systems.retrieval.claim_parts import CHAINS, FIRST_OF_THREE, FOLLOWS, TASK, WHOLE_CHAIN, retrieval
 from mnemoscope.systems.retrieval.constructed import chain_follower
@@ -31,7 +31,7 @@ def _circuit(name: str, *paths: tuple[int, int, int, int, float], kept: float = 
 
 _PAIRS = tuple((0, 0, 2 * step, 2 * step - 1, 0.0) for step in (1, 2, 3))
 _HOPS = tuple((step, 0, 0, 2 * step, 0.3) for step in (1, 2, 3))
-_FOLLOWS = case("the built circuit", planted(CHAINS, follower, TASK), n=1)
+_FOLLOWS = case("the built circuit", set_by_hand(CHAINS, follower, TASK), n=1)
 _UNTRAINED = case("untrained", untrained(WHOLE_CHAIN), n=1)
 _EVERY_HEAD = _circuit("every head", *((layer, head, 0, 2, 0.3) for layer in range(5) for head in range(4)))
 _QUERY_FIRST = _circuit("the query first", *_HOPS)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from mnemoscope import CLAIMS, Configuration, Criterion, HookedModel, Subject
 from mnemoscope.claims import Explanation, Measured, Quantity, case, controls, most, table
-from mnemoscope.models import planted, untrained
+from mnemoscope.models import set_by_hand, untrained
 from mnemoscope.systems.retrieval.claim_parts import FIRST_OF_THREE, FRESH_ERRORS, LAST, TASK, partial_errors, retrieval
 from mnemoscope.systems.retrieval.constructed import chain_follower
 
@@ -34,8 +34,8 @@ def gives_up() -> HookedModel:
 
 
 _ERROR = "squared error"
-_KNOWS = case("follows", planted(LAST, knows, ANSWERS))
-_GIVES_UP = case("stops", planted(LAST, gives_up, ANSWERS))
+_KNOWS = case("follows", set_by_hand(LAST, knows, ANSWERS))
+_GIVES_UP = case("stops", set_by_hand(LAST, gives_up, ANSWERS))
 _UNTRAINED = case("untrained", untrained(UNITS))
 _EXPLANATION = Explanation(
     procedure=f"Models of 12 layers are trained for 2,500 steps with the last symbol of the chain alone as target. "

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from mnemoscope import CLAIMS, Criterion, InputError, Subject
 from mnemoscope.claims import GATE, Case, Explanation, Quantity, case, controls, most
-from mnemoscope.models import planted
-from mnemoscope.models.constructed import Course, following, jump
+from mnemoscope.models import set_by_hand
+from mnemoscope.models.constructed import Course, prescribe_course, step_course
 from mnemoscope.systems.retrieval.circuit_effects import onset, take_apart
 from mnemoscope.systems.retrieval.claim_parts import (
     CHAINS,
@@ -46,7 +46,7 @@ def falls(subject: Subject, *, level: float = HALF) -> dict[str, float]:
 
 def losses(*steps: float) -> dict[str, Course]:
     """A planted training: the loss of each symbol falls from 1 to 0 at a step."""
-    return {f"loss_x{number}": jump(step, low=1.0, high=0.0) for number, step in enumerate(steps, 1)}
+    return {f"loss_x{number}": step_course(step, low=1.0, high=0.0) for number, step in enumerate(steps, 1)}
 
 
 def attention(pairs: float, *hops: float, slow: float = 0) -> dict[str, Course]:
@@ -55,15 +55,15 @@ def attention(pairs: float, *hops: float, slow: float = 0) -> dict[str, Course]:
 
     The query's attention to the first pair begins to rise `slow` steps earlier, and is complete as many steps later.
     """
-    within = {f"{2 * step}→{2 * step - 1}": jump(pairs) for step in range(1, len(hops) + 1)}
-    hopping = {f"0→{2 * number}": jump(step) for number, step in enumerate(hops, 1)}
+    within = {f"{2 * step}→{2 * step - 1}": step_course(pairs) for step in range(1, len(hops) + 1)}
+    hopping = {f"0→{2 * number}": step_course(step) for number, step in enumerate(hops, 1)}
     if slow:
         hopping["0→2"] = ((hops[0] - slow, 0.0), (hops[0], HALF), (hops[0] + slow, 1.0))
     return {**within, **hopping}
 
 
 def _trained(name: str, *steps: float) -> Case:
-    return case(name, following(WHOLE_CHAIN, {CHAINS: losses(*steps)}), n=1)
+    return case(name, prescribe_course(WHOLE_CHAIN, {CHAINS: losses(*steps)}), n=1)
 
 
 def _emerging(name: str, *steps: float, slow: float = 0) -> Case:
@@ -73,8 +73,8 @@ def _emerging(name: str, *steps: float, slow: float = 0) -> Case:
 
 def with_trajectory(courses: Mapping[str, Course], number: int) -> dict[str, Subject]:
     """The hand-set chain follower with a planted training."""
-    built = planted(CHAINS, follower, TASK)(number)[CHAINS]
-    trained = following(WHOLE_CHAIN, {CHAINS: courses})(number)[CHAINS]
+    built = set_by_hand(CHAINS, follower, TASK)(number)[CHAINS]
+    trained = prescribe_course(WHOLE_CHAIN, {CHAINS: courses})(number)[CHAINS]
     return {CHAINS: replace(built, trajectory=trained.trajectory)}
 
 

@@ -20,7 +20,7 @@ import xarray as xr
 
 from mnemoscope import Batch, Subject, Task, generator
 from mnemoscope.analyses import attention_by_mechanism, by_role, choose_roles, every_sequence
-from mnemoscope.core import kept
+from mnemoscope.core import memoize
 from mnemoscope.core.patterns import after_earlier_same, earlier, earlier_same, identity, previous
 
 SKILL = "elimination"
@@ -42,7 +42,7 @@ def unseen_halves(task: Task) -> tuple[Batch, Batch]:
     return batch.select(number % 2 == 0), batch.select(number % 2 == 1)
 
 
-@kept
+@memoize
 def heads_by_need(subject: Subject) -> Mapping[str, str]:
     """Heads (`L0H1`) and their roles, from the one that elimination needs most on."""
     selection, _ = unseen_halves(subject.task)
@@ -53,7 +53,7 @@ def heads_by_need(subject: Subject) -> Mapping[str, str]:
     return MappingProxyType({name: role for name, role in named.items() if name != role})
 
 
-@kept
+@memoize
 def attention_by_role(subject: Subject) -> xr.Dataset:
     """`attention_by_mechanism` on unseen mappings by `role`, the elimination head first: `all`, `fresh`, `repeat`."""
     _, test = unseen_halves(subject.task)

@@ -9,7 +9,7 @@ from mnemoscope import CLAIMS, HookedModel, Site, Subject
 from mnemoscope.analyses import accuracy_by_skill
 from mnemoscope.claims import GATE, LEARNED, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.core import Replacement
-from mnemoscope.models import planted, together, untrained
+from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads, all_mlps, skills_without
 from mnemoscope.systems.tiny_recall.claim_parts import RECALLS, REPEATS, SHOWN, asked_of_more, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
@@ -69,10 +69,10 @@ def _half_way(part: str) -> Case:
     return table(f"half way: {part}", outcome(*left.values()))
 
 
-_both_needed = case("both are needed", together(untrained(UNITS), planted("v3", dissociated, REPEATS)), n=1)
+_both_needed = case("both are needed", combined(untrained(UNITS), set_by_hand("v3", dissociated, REPEATS)), n=1)
 """One model recalls by a head and the MLP; the one without an MLP has learned nothing."""
 _attention_recalls = case(
-    "attention recalls", together(*(planted(name, two_layer_recall, REPEATS) for name in UNITS)), n=1
+    "attention recalls", combined(*(set_by_hand(name, two_layer_recall, REPEATS) for name in UNITS)), n=1
 )
 """Both models recall by attention alone, in two layers."""
 _fixed = table("fixed attention recalls", outcome(0.2, 1.0, 0.2))

@@ -7,8 +7,8 @@ from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import every_sequence, log_probs
 from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.core import metrics
-from mnemoscope.models import planted, together, untrained
-from mnemoscope.models.constructed import predicting
+from mnemoscope.models import combined, set_by_hand, untrained
+from mnemoscope.models.constructed import predict_exactly
 from mnemoscope.systems.tiny_recall.claim_parts import SHOWN, asked_anew, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -55,13 +55,14 @@ def _widths(name: str, *reached: str, at: float = 1.0, others: float) -> Case:
     return table(name, {width: {"unseen": at if width in reached else others} for width in WIDTHS})
 
 
-_FIVE = planted("v3-fresh", elimination_only, PermutationLookup())
-_FOUR = planted("v3-4-values", partial(elimination_only, 4), PermutationLookup(n_values=4))
+_FIVE = set_by_hand("v3-fresh", elimination_only, PermutationLookup())
+_FOUR = set_by_hand("v3-4-values", partial(elimination_only, 4), PermutationLookup(n_values=4))
 _by_heart = case(
-    "by heart with four values", together(predicting({"v3-4-values": VALUES["v3-4-values"]}, "bayes_train"), _FIVE)
+    "by heart with four values",
+    combined(predict_exactly({"v3-4-values": VALUES["v3-4-values"]}, "bayes_train"), _FIVE),
 )
 """A predictor that knows the training mappings by heart at V = 4, and a model that eliminates at V = 5."""
-_generalises = case("eliminates at any size", together(_FOUR, _FIVE))
+_generalises = case("eliminates at any size", combined(_FOUR, _FIVE))
 """Models that eliminate with four and with five values."""
 
 

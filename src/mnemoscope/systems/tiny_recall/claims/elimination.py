@@ -7,8 +7,8 @@ from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import ALL, evaluated, learned, mean_loss
 from mnemoscope.claims import EFFECT, GATE, LEARNED, Case, Explanation, Quantity, case, controls, most, table
 from mnemoscope.core import one_of
-from mnemoscope.models import planted, untrained
-from mnemoscope.models.constructed import predicting
+from mnemoscope.models import set_by_hand, untrained
+from mnemoscope.models.constructed import predict_exactly
 from mnemoscope.systems.tiny_recall.analyses.predictions import conflict
 from mnemoscope.systems.tiny_recall.analyses.published import published
 from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, SHOWN, asked_anew, tiny_recall, units
@@ -115,7 +115,7 @@ def _outcome(name: str, **measured: float) -> Case:
 
 _untrained = case("untrained", untrained(UNITS))
 _exact, _by_heart = (
-    case(name, predicting(UNITS, reference))
+    case(name, predict_exactly(UNITS, reference))
     for name, reference in (("exact predictor", "bayes"), ("knows its split by heart", "bayes_train"))
 )
 T1 = asked_anew(
@@ -128,7 +128,7 @@ T1 = asked_anew(
     explanation=_ANSWERS,
     factors={"recipe": ("quick",)},
     controls=controls(
-        positive=(case("eliminates", planted("v1", elimination_only, UNITS["v1"].spec(0).task)), _exact),
+        positive=(case("eliminates", set_by_hand("v1", elimination_only, UNITS["v1"].spec(0).task)), _exact),
         negative=(_by_heart, _outcome("at the margin", elimination=REACHED), _untrained),
     ),
     prompts="enumerated",
@@ -173,7 +173,7 @@ T2 = tiny_recall(
     explanation=_CONFLICT,
     factors={"slots": ("first",), **OTHER_TRAINING},
     controls=controls(
-        positive=(case("eliminates", planted("v1", elimination_only, UNITS["v1"].spec(0).task)),),
+        positive=(case("eliminates", set_by_hand("v1", elimination_only, UNITS["v1"].spec(0).task)),),
         negative=(_untrained,),
     ),
     prompts="enumerated",

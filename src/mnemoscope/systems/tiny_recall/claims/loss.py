@@ -7,7 +7,7 @@ from dataclasses import replace
 from mnemoscope import CLAIMS, Claim, Gate, Subject
 from mnemoscope.analyses import evaluated, mean_loss
 from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
-from mnemoscope.models import planted, together
+from mnemoscope.models import combined, set_by_hand
 from mnemoscope.systems.tiny_recall.claim_parts import GUESS, RECALLS, SHOWN, asked_of_more, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, partial_recall
 
@@ -168,7 +168,7 @@ T5 = _T5.against(
 _MIXED = UNITS["v3"].spec(0).task
 _three_of_five = case(
     "recalls three tokens of five",
-    together(planted("v3", dissociated, _MIXED), planted("d16h1", partial_recall, _MIXED)),
+    combined(set_by_hand("v3", dissociated, _MIXED), set_by_hand("d16h1", partial_recall, _MIXED)),
 )
 """By hand; sure wrong answers to the other two cost 10 logits each, and nothing on fresh sequences."""
 _half = _losses("recalls half, one of two for the rest", mixed=ONE_BIT / 2, recall=0.5)

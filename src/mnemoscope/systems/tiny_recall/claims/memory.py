@@ -11,7 +11,7 @@ from functools import lru_cache
 from mnemoscope import CLAIMS, Batch, Site, Subject, Task, ablate
 from mnemoscope.analyses import every_sequence, learned
 from mnemoscope.claims import EFFECT, GATE, Explanation, Quantity, controls, most, table
-from mnemoscope.core import Replacement, kept
+from mnemoscope.core import Replacement, memoize
 from mnemoscope.interventions import Direction
 from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect as costs
@@ -68,7 +68,7 @@ def without_mlp(subject: Subject, *, kind: Replacement = "mean") -> float:
     return float(costs(without).sel(component="mlp", skill="recall"))
 
 
-@kept
+@memoize
 def without_paths(subject: Subject) -> Mapping[str, float]:
     """Recall accuracy lost without attention from the last x to the source pair, its x alone, its y alone."""
     batch = repeats(subject.task)

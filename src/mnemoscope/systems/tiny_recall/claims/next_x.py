@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mnemoscope import CLAIMS, Criterion, generator
 from mnemoscope.claims import EFFECT, Explanation, Measured, Quantity, case, controls
-from mnemoscope.models import FIRST_PLANTED
+from mnemoscope.models import FIRST_CONTROL_SEED
 from mnemoscope.systems.tiny_recall.claim_parts import asked_anew
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
@@ -82,7 +82,7 @@ def independent(number: int) -> dict[str, Measured]:
 
 def in_order(number: int) -> dict[str, Measured]:
     """A control: x always in the same order."""
-    return {"draw": advantages(*_pairs(PermutationLookup(shuffle_x=False), FIRST_PLANTED + number))}
+    return {"draw": advantages(*_pairs(PermutationLookup(shuffle_x=False), FIRST_CONTROL_SEED + number))}
 
 
 def one_in_ten(number: int) -> dict[str, Measured]:
@@ -94,7 +94,7 @@ def one_in_ten(number: int) -> dict[str, Measured]:
 
 def _random(number: int, name: str) -> Tensor:
     """Numbers from 0 to 1 for every slot."""
-    return torch.rand(N_COUNTED + N_TESTED, _VALUES, generator=generator(FIRST_PLANTED + number, name))
+    return torch.rand(N_COUNTED + N_TESTED, _VALUES, generator=generator(FIRST_CONTROL_SEED + number, name))
 
 
 _permuted, _independent, _in_order, _one_in_ten = (

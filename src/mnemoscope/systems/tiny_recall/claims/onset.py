@@ -14,7 +14,7 @@ from jaxtyping import Float
 from mnemoscope import CLAIMS, Gate, Subject
 from mnemoscope.analyses import learned, threshold_onset
 from mnemoscope.claims import GATE, Case, Explanation, Quantity, case, controls, most
-from mnemoscope.models.constructed import predicting
+from mnemoscope.models.constructed import predict_exactly
 from mnemoscope.systems.tiny_recall.claim_parts import SHOWN, UNTRAINED, V3, tiny_recall
 
 EPOCH = 391
@@ -89,7 +89,7 @@ def _trained(number: int, *, onset: float, width: float) -> dict[str, Subject]:
     epochs = steps / EPOCH - 0.05 * number
     recall = np.clip(HALF + (HIGH - LOW) * (epochs - onset) / width, 0.2, 1.0)
     progress = xr.Dataset({"test_recall": ("step", recall)}, coords={"step": steps})
-    return {name: replace(of, progress=progress) for name, of in predicting(V3, "bayes")(number).items()}
+    return {name: replace(of, progress=progress) for name, of in predict_exactly(V3, "bayes")(number).items()}
 
 
 _abrupt = _training("abrupt near epoch 9.5", onset=PUBLISHED_ONSET, width=0.2)

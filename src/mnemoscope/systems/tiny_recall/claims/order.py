@@ -12,7 +12,7 @@ from mnemoscope import CLAIMS, Batch, Gate, HookedModel, InputError, Subject
 from mnemoscope.analyses import accuracy_by_skill, every_sequence, log_probs
 from mnemoscope.claims import EFFECT, GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.core import metrics
-from mnemoscope.models import FIRST_PLANTED, planted, together, untrained
+from mnemoscope.models import FIRST_CONTROL_SEED, combined, set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.analyses.blind_reader import blind_reader
 from mnemoscope.systems.tiny_recall.claim_parts import REPEATS, asked_anew, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
@@ -107,7 +107,7 @@ def _changed(model: HookedModel, task: PermutationLookup) -> float:
 @torch.no_grad()
 def most_frequent(number: int) -> dict[str, Subject]:
     """A control: a model that takes the shortcut and answers the most frequent last y of its training mappings."""
-    seed = FIRST_PLANTED + number
+    seed = FIRST_CONTROL_SEED + number
     task = PermutationLookup(shuffle_x=False).for_seed(seed)
     model = elimination_only()
     model.blocks[0].attn.W_O.zero_()
@@ -161,7 +161,7 @@ T20 = asked_anew(
         negative=(
             case(
                 "sees order by hand",
-                together(*(planted(name, dissociated, REPEATS) for name in ORDER)),
+                combined(*(set_by_hand(name, dissociated, REPEATS) for name in ORDER)),
                 n=1,
             ),
             _losses("at the margin", TENTH),
@@ -179,7 +179,7 @@ HALF = 0.5
 READS = 0.99
 ANY_ORDER = (1 / 5 + 1) / 2
 """Accuracy half way from chance to always."""
-_reads = case("elimination only", planted("v1-ordered", elimination_only, PermutationLookup(shuffle_x=False)))
+_reads = case("elimination only", set_by_hand("v1-ordered", elimination_only, PermutationLookup(shuffle_x=False)))
 _shortcut = case("the most frequent last y", most_frequent)
 _half = table(
     "at the margins",

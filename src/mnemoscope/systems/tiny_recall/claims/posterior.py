@@ -8,8 +8,8 @@ from jaxtyping import Float
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import evaluated, expected_accuracy, learned, log_probs, sequences
 from mnemoscope.claims import EFFECT, GATE, LEARNED, Case, Explanation, Measured, Quantity, case, controls, most, table
-from mnemoscope.models import planted, together, untrained
-from mnemoscope.models.constructed import predicting
+from mnemoscope.models import combined, set_by_hand, untrained
+from mnemoscope.models.constructed import predict_exactly
 from mnemoscope.systems.tiny_recall.analyses.published import published
 from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, SHOWN, asked_anew, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
@@ -151,12 +151,12 @@ def _errors(name: str, largest: float) -> Case:
 
 
 _exact, _split, _exact_v1, _split_v1 = (
-    case(name, predicting(of, reference))
+    case(name, predict_exactly(of, reference))
     for of in (BOTH, V1)
     for name, reference in (("exact predictor", "bayes"), ("knows its split", "bayes_train"))
 )
 _by_hand, _first_slot = (
-    case(name, together(*(planted(of, make, unit.spec(0).task) for of, unit in BOTH.items())), n=1)
+    case(name, combined(*(set_by_hand(of, make, unit.spec(0).task) for of, unit in BOTH.items())), n=1)
     for name, make in (("both skills by hand", dissociated), ("rules a value out at slot 1", elimination_only))
 )
 _T3 = asked_anew(

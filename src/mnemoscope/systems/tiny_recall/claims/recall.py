@@ -6,8 +6,8 @@ from functools import partial
 from mnemoscope import CLAIMS, HookedModel, Subject
 from mnemoscope.analyses import accuracy_by_skill, evaluated
 from mnemoscope.claims import EFFECT, Case, Explanation, Measured, Quantity, case, controls, most, table
-from mnemoscope.models import planted, together
-from mnemoscope.models.constructed import predicting
+from mnemoscope.models import combined, set_by_hand
+from mnemoscope.models.constructed import predict_exactly
 from mnemoscope.systems.tiny_recall.analyses.published import published
 from mnemoscope.systems.tiny_recall.claim_parts import SHOWN, V3, asked_anew, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, partial_recall
@@ -108,9 +108,9 @@ _NEVER = Explanation(
 )
 
 
-_V1, _V3_FRESH = (planted(name, elimination_only, unit.spec(0).task) for name, unit in FRESH.items())
+_V1, _V3_FRESH = (set_by_hand(name, elimination_only, unit.spec(0).task) for name, unit in FRESH.items())
 _none, _some, _all = (
-    case(name, planted("v2", make, V2["v2"].spec(0).task))
+    case(name, set_by_hand("v2", make, V2["v2"].spec(0).task))
     for name, make in (
         ("eliminates only", elimination_only),
         ("recalls three tokens of five", partial_recall),
@@ -160,10 +160,13 @@ def _v3(name: str, **measured: float) -> Case:
 
 
 def _as_task(name: str, make: Callable[[], HookedModel]) -> Case:
-    return case(name, planted("v3", make, V3["v3"].spec(0).task), n=1)
+    return case(name, set_by_hand("v3", make, V3["v3"].spec(0).task), n=1)
 
 
-_exact_v3, _by_hand = case("exact predictor", predicting(V3, "bayes")), _as_task("both skills by hand", dissociated)
+_exact_v3, _by_hand = (
+    case("exact predictor", predict_exactly(V3, "bayes")),
+    _as_task("both skills by hand", dissociated),
+)
 _unsure = _as_task("right and unsure", partial(dissociated, margin=4.0))
 _eliminates = _as_task("eliminates only", elimination_only)
 _ACCURACIES = tuple(most(skill, "above", CORRECT, "accuracy") for skill in LAST_ERRORS)
@@ -206,9 +209,12 @@ T9 = tiny_recall(
     explanation=_NEVER,
     factors={"recipe": ("published",)},
     controls=controls(
-        positive=(case("none recalls", together(_V1, _V3_FRESH)),),
+        positive=(case("none recalls", combined(_V1, _V3_FRESH)),),
         negative=(
-            case("one recalls", together(_V1, planted("v3-fresh", dissociated, FRESH["v3-fresh"].spec(0).task))),
+            case(
+                "one recalls",
+                combined(_V1, set_by_hand("v3-fresh", dissociated, FRESH["v3-fresh"].spec(0).task)),
+            ),
         ),
     ),
     prompts="enumerated",

@@ -8,7 +8,7 @@ import numpy as np
 from mnemoscope import CLAIMS, Gate, Subject
 from mnemoscope.analyses import copying, learned
 from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
-from mnemoscope.models import planted, together
+from mnemoscope.models import combined, set_by_hand
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role, on_earlier_y
 from mnemoscope.systems.tiny_recall.claim_parts import (
     ELIMINATION_HEAD,
@@ -83,7 +83,7 @@ _elsewhere = _heads("attention elsewhere", share=0.8)
 _a_margin = _heads("a difference of margin size", share=0.9)
 _same = case(
     "the same head by hand",
-    together(planted("v1", elimination_only, PermutationLookup()), planted("v3", dissociated, REPEATS)),
+    combined(set_by_hand("v1", elimination_only, PermutationLookup()), set_by_hand("v3", dissociated, REPEATS)),
 )
 """One and the same head by hand, alone and beside recall."""
 _ATTENTION = most("attention", "below", _SAME_ATTENTION, "share of attention")

@@ -10,7 +10,7 @@ from functools import partial
 from mnemoscope import CLAIMS, Claim, Control, Subject
 from mnemoscope.analyses import accuracy_by_skill
 from mnemoscope.claims import EFFECT, Explanation, Measured, Quantity, case, controls, most, table
-from mnemoscope.models import planted, together, untrained
+from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.claim_parts import GUESS, RECALLS, SHOWN, asked_anew, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -72,7 +72,7 @@ def _of_width(id: str, width: int, one: str, two: str, factors: Mapping[str, tup
     """The claim about one width: whether `two` recalls where `one` does not."""
     by_hand = case(
         "two heads recall by hand",
-        together(planted(one, elimination_only, _TASK), planted(two, dissociated, _TASK)),
+        combined(set_by_hand(one, elimination_only, _TASK), set_by_hand(two, dissociated, _TASK)),
         n=1,
     )
     neither, guesses, both, margin = (
@@ -97,7 +97,8 @@ def _of_width(id: str, width: int, one: str, two: str, factors: Mapping[str, tup
         explanation=_explained(width, one, two),
         factors=factors,
         controls=controls(
-            positive=(by_hand, guesses), negative=(neither, both, margin, case("untrained", untrained(units(one, two))))
+            positive=(by_hand, guesses),
+            negative=(neither, both, margin, case("untrained", untrained(units(one, two)))),
         ),
         prompts="enumerated",
     )
@@ -132,7 +133,7 @@ def _with_rivals(claim: Claim, width: int, *, one_head: Controls, neither: Contr
 def _wide() -> Claim:
     """The claim about capacity without a second head."""
     recalls, eliminates = (
-        case(name, planted("d64h1", make, _TASK), n=1)
+        case(name, set_by_hand("d64h1", make, _TASK), n=1)
         for name, make in (("recalls by hand", dissociated), ("eliminates only", elimination_only))
     )
     margin = table("at the margin", {"d64h1": {"recall": RECALLS}})

@@ -7,7 +7,7 @@ from mnemoscope import CLAIMS, HookedModel, InputError, Subject
 from mnemoscope.analyses import accuracy_by_skill
 from mnemoscope.claims import GATE, LEARNED, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.core import one_of
-from mnemoscope.models import Plant, planted, together, untrained
+from mnemoscope.models import ControlMaker, combined, set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect, all_heads, skills_without
 from mnemoscope.systems.tiny_recall.claim_parts import COMES_ACROSS, REPEATS, SHOWN, tiny_recall, units
@@ -53,9 +53,9 @@ def outcome(with_repeats: float, without: float) -> dict[str, Measured]:
     return {"v3": {"index": with_repeats, **learned}, "v3-fresh": {"index": without, **learned}}
 
 
-def models(fresh: Callable[[], HookedModel]) -> Plant:
+def models(fresh: Callable[[], HookedModel]) -> ControlMaker:
     """A model that eliminates by one head beside recall, and `fresh` as trained without repeats."""
-    return together(planted("v3", dissociated, REPEATS), planted("v3-fresh", fresh, PermutationLookup()))
+    return combined(set_by_hand("v3", dissociated, REPEATS), set_by_hand("v3-fresh", fresh, PermutationLookup()))
 
 
 _EXPLANATION = Explanation(

@@ -4,16 +4,25 @@ import torch
 
 from mnemoscope.core import in_range
 from mnemoscope.models import HookedTransformer
-from mnemoscope.models.constructed import SURE, Circuit, attend, blank, blocks, directions, embed, move
+from mnemoscope.models.constructed import (
+    SURE,
+    CircuitParts,
+    dimension_blocks,
+    directions,
+    set_embeddings,
+    set_query_key,
+    set_value_output,
+    zero_model,
+)
 
 UNUSED_TOKEN = -100.0
 """Bias of token 0."""
 
 
-def elimination_only_circuit(n_values: int = 5) -> Circuit:
+def elimination_only_circuit(n_values: int = 5) -> CircuitParts:
     """Names of what `elimination_only` consists of."""
-    dims = blocks(token=n_values + 1, position=2 * n_values - 1, answer=n_values + 1)
-    return Circuit(dims=dims, heads={"elimination": (0, 0)})
+    dims = dimension_blocks(token=n_values + 1, position=2 * n_values - 1, answer=n_values + 1)
+    return CircuitParts(dims=dims, heads={"elimination": (0, 0)})
 
 
 @torch.no_grad()
@@ -35,31 +44,31 @@ def elimination_only(n_values: int = 5, *, margin: float = 10.0) -> HookedTransf
     return model
 
 
-def lookup_model(circuit: Circuit, n_values: int, *, n_layers: int = 1) -> HookedTransformer:
+def lookup_model(circuit: CircuitParts, n_values: int, *, n_layers: int = 1) -> HookedTransformer:
     """A model of permutation lookup with embeddings and the unembedding of `answer`, and nothing in between."""
     in_range("n_values", n_values, 3, 8)
-    model = blank(circuit, d_vocab=n_values + 1, n_ctx=2 * n_values - 1, n_layers=n_layers)
-    embed(model, circuit)
+    model = zero_model(circuit, d_vocab=n_values + 1, n_ctx=2 * n_values - 1, n_layers=n_layers)
+    set_embeddings(model, circuit)
     model.unembed.W_U[circuit.dims["answer"]] = torch.eye(model.cfg.d_vocab)
     model.unembed.b_U[0] = UNUSED_TOKEN
     return model
 
 
-def elimination_head(model: HookedTransformer, circuit: Circuit, margin: float) -> None:
+def elimination_head(model: HookedTransformer, circuit: CircuitParts, margin: float) -> None:
     """Attends to all y so far alike and writes `-margin * (V - 1) * share` on the answer of each."""
     position = directions(model, circuit.dims["position"])
-    attend(
+    set_query_key(
         model,
         circuit.heads["elimination"],
         (position.sum(1, keepdim=True), SURE * position[:, 1::2].sum(1, keepdim=True)),
     )
     token, answer = (directions(model, circuit.dims[name]) for name in ("token", "answer"))
-    move(model, circuit.heads["elimination"], (token, -margin * (model.cfg.d_vocab - 2) * answer))
+    set_value_output(model, circuit.heads["elimination"], (token, -margin * (model.cfg.d_vocab - 2) * answer))
 
 
-def twin_elimination_circuit(n_values: int = 5) -> Circuit:
+def twin_elimination_circuit(n_values: int = 5) -> CircuitParts:
     """Names of what `twin_elimination` consists of."""
-    return Circuit(dims=elimination_only_circuit(n_values).dims, heads={"first": (0, 0), "second": (0, 1)})
+    return CircuitParts(dims=elimination_only_circuit(n_values).dims, heads={"first": (0, 0), "second": (0, 1)})
 
 
 @torch.no_grad()
@@ -78,11 +87,11 @@ def twin_elimination(n_values: int = 5, *, margin: float = 10.0) -> HookedTransf
     return model
 
 
-def local_binding_circuit(n_values: int = 5) -> Circuit:
+def local_binding_circuit(n_values: int = 5) -> CircuitParts:
     """Names of what `local_binding` consists of."""
     values = n_values + 1
-    dims = blocks(token=values, position=2 * n_values - 1, answer=values, bound=values)
-    return Circuit(dims=dims, heads={"elimination": (0, 0), "binding": (0, 1)})
+    dims = dimension_blocks(token=values, position=2 * n_values - 1, answer=values, bound=values)
+    return CircuitParts(dims=dims, heads={"elimination": (0, 0), "binding": (0, 1)})
 
 
 @torch.no_grad()
@@ -99,17 +108,17 @@ def local_binding(n_values: int = 5, *, margin: float = 10.0) -> HookedTransform
     elimination_head(model, circuit, margin)
     position, y = directions(model, circuit.dims["position"]), slice(1, None, 2)
     next_x = slice(2, None, 2)
-    attend(model, circuit.heads["binding"], (position[:, y] + position[:, next_x], SURE * position[:, y]))
+    set_query_key(model, circuit.heads["binding"], (position[:, y] + position[:, next_x], SURE * position[:, y]))
     token, bound = (directions(model, circuit.dims[name]) for name in ("token", "bound"))
-    move(model, circuit.heads["binding"], (token, bound))
+    set_value_output(model, circuit.heads["binding"], (token, bound))
     return model
 
 
-def two_layer_recall_circuit(n_values: int = 5) -> Circuit:
+def two_layer_recall_circuit(n_values: int = 5) -> CircuitParts:
     """Names of what `two_layer_recall` consists of."""
     values = n_values + 1
-    dims = blocks(token=values, position=2 * n_values - 1, previous=values, copied=values, answer=values)
-    return Circuit(dims=dims, heads={"previous": (0, 0), "copy": (0, 1), "elimination": (1, 0), "recall": (1, 1)})
+    dims = dimension_blocks(token=values, position=2 * n_values - 1, previous=values, copied=values, answer=values)
+    return CircuitParts(dims=dims, heads={"previous": (0, 0), "copy": (0, 1), "elimination": (1, 0), "recall": (1, 1)})
 
 
 @torch.no_grad()
@@ -145,18 +154,18 @@ def two_layer_recall(n_values: int = 5, *, margin: float = 20.0, recall: float =
     x, y, last = position[:, ::2], position[:, 1::2], position[:, -1:]
     all_x = x.sum(1, keepdim=True)
 
-    attend(model, circuit.heads["previous"], (x, SURE * x), (y, SURE * x[:, :-1]))
-    move(model, circuit.heads["previous"], (token, previous))
-    attend(model, circuit.heads["copy"], (all_x, SURE * all_x), (y, SURE * y))
-    move(model, circuit.heads["copy"], (token, copied))
+    set_query_key(model, circuit.heads["previous"], (x, SURE * x), (y, SURE * x[:, :-1]))
+    set_value_output(model, circuit.heads["previous"], (token, previous))
+    set_query_key(model, circuit.heads["copy"], (all_x, SURE * all_x), (y, SURE * y))
+    set_value_output(model, circuit.heads["copy"], (token, copied))
 
     elimination_head(model, circuit, margin)
     resting = -4 * SURE * all_x + 3 * SURE * last
-    attend(
+    set_query_key(
         model,
         circuit.heads["recall"],
         (token, 2 * SURE * previous),
         (position.sum(1, keepdim=True), resting),
     )
-    move(model, circuit.heads["recall"], (copied, (margin + recall) * answer))
+    set_value_output(model, circuit.heads["recall"], (copied, (margin + recall) * answer))
     return model

@@ -3,7 +3,14 @@
 import torch
 
 from mnemoscope.models import HookedTransformer
-from mnemoscope.models.constructed import SURE, Circuit, attend, blocks, directions, move
+from mnemoscope.models.constructed import (
+    SURE,
+    CircuitParts,
+    dimension_blocks,
+    directions,
+    set_query_key,
+    set_value_output,
+)
 from mnemoscope.systems.tiny_recall.constructed.attention_only import elimination_head, lookup_model
 from mnemoscope.systems.tiny_recall.constructed.recall_mlp import (
     HALF_WIDTH,
@@ -18,9 +25,9 @@ OTHER_X = 0.25
 """Weight of an earlier x with another token than the query; the y of the last source slot has weight 1."""
 
 
-def dissociated_circuit(n_values: int = 5) -> Circuit:
+def dissociated_circuit(n_values: int = 5) -> CircuitParts:
     """Names of what `dissociated` consists of; neurons by (query token, value), and by (token,) for slot 1."""
-    dims = blocks(
+    dims = dimension_blocks(
         token=n_values + 1,
         position=2 * n_values - 1,
         stored=n_values + 1,
@@ -31,7 +38,7 @@ def dissociated_circuit(n_values: int = 5) -> Circuit:
         answer=n_values + 1,
     )
     heads = {"elimination": (0, 0), "recall": (0, 1)}
-    return Circuit(dims=dims, heads=heads, neurons=recall_neurons(n_values))
+    return CircuitParts(dims=dims, heads=heads, neurons=recall_neurons(n_values))
 
 
 @torch.no_grad()
@@ -85,18 +92,18 @@ def dissociated(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.0
     return model
 
 
-def _recall_head(model: HookedTransformer, circuit: Circuit) -> None:
+def _recall_head(model: HookedTransformer, circuit: CircuitParts) -> None:
     """Head 1: attention by weights, and what it writes for the MLP."""
     dims, head, weights = circuit.dims, circuit.heads["recall"], slot_weights(model.cfg.d_vocab - 1)
     token, position = directions(model, dims["token"]), directions(model, dims["position"])
     own = weights.sum()
     earlier = torch.stack((torch.full_like(weights, OTHER_X), weights), 1).flatten()
     scores = torch.cat((earlier.log(), own.log()[None] + SURE))
-    attend(model, head, (token, -SURE * token), (position.sum(1, keepdim=True), position @ scores[:, None]))
+    set_query_key(model, head, (token, -SURE * token), (position.sum(1, keepdim=True), position @ scores[:, None]))
 
     x, y, last = position[:, :-1:2], position[:, 1::2], position[:, -1:]
     other_x = x.sum(1, keepdim=True) / OTHER_X
-    move(
+    set_value_output(
         model,
         head,
         (token, directions(model, dims["stored"])),
@@ -107,7 +114,7 @@ def _recall_head(model: HookedTransformer, circuit: Circuit) -> None:
     )
 
 
-def _readings(model: HookedTransformer, circuit: Circuit, own: float) -> dict[tuple[int, int], Readings]:
+def _readings(model: HookedTransformer, circuit: CircuitParts, own: float) -> dict[tuple[int, int], Readings]:
     """The readings of the MLP; `own` is the weight of the last x for itself."""
     stored = directions(model, circuit.dims["stored"])
     source, missing, fresh, unit = (

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.models import HookedTransformer
-from mnemoscope.models.constructed import Circuit, directions
+from mnemoscope.models.constructed import CircuitParts, directions
 
 HALF_WIDTH = 0.5
 """Half width of a tent, in units of the smallest weight: weights are whole numbers."""
@@ -42,7 +42,7 @@ def recall_neurons(n_values: int, *, queries: Iterable[int] | None = None) -> di
 
 def set_recall(
     model: HookedTransformer,
-    circuit: Circuit,
+    circuit: CircuitParts,
     readings: Mapping[tuple[int, int], Readings],
     *,
     slope: float,
@@ -61,7 +61,13 @@ def set_recall(
 
 
 def set_tent(
-    model: HookedTransformer, circuit: Circuit, key: tuple[int, int], read: Readings, *, slope: float, height: float
+    model: HookedTransformer,
+    circuit: CircuitParts,
+    key: tuple[int, int],
+    read: Readings,
+    *,
+    slope: float,
+    height: float,
 ) -> None:
     """Set the three neurons of a (query token, value) to relu(d + h) - 2 relu(d) + relu(d - h).
 
@@ -73,7 +79,7 @@ def set_tent(
         mlp.W_out[neuron] = weight * height * answer[:, key[1]]
 
 
-def mend_first_slot(model: HookedTransformer, circuit: Circuit, amount: float) -> None:
+def mend_first_slot(model: HookedTransformer, circuit: CircuitParts, amount: float) -> None:
     """At position 0 a head has only x to attend to; one neuron for every token adds `amount` to its answer there."""
     mlp = model.blocks[0].mlp
     token, position, answer = (directions(model, circuit.dims[name]) for name in ("token", "position", "answer"))

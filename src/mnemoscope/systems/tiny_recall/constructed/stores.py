@@ -5,7 +5,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.models import HookedTransformer
-from mnemoscope.models.constructed import SURE, Circuit, attend, blocks, directions, move
+from mnemoscope.models.constructed import (
+    SURE,
+    CircuitParts,
+    dimension_blocks,
+    directions,
+    set_query_key,
+    set_value_output,
+)
 from mnemoscope.systems.tiny_recall.constructed.attention_only import lookup_model
 from mnemoscope.systems.tiny_recall.constructed.recall_mlp import (
     HALF_WIDTH,
@@ -22,9 +29,9 @@ _ANY = 0
 Columns = Float[Tensor, "d_model _"]
 
 
-def shared_store_circuit(n_values: int = 5) -> Circuit:
+def shared_store_circuit(n_values: int = 5) -> CircuitParts:
     """Names of what `shared_store` consists of; neurons by (query token, value), and by (token,) for slot 1."""
-    dims = blocks(
+    dims = dimension_blocks(
         token=n_values + 1,
         position=2 * n_values - 1,
         stored=n_values + 1,
@@ -34,7 +41,7 @@ def shared_store_circuit(n_values: int = 5) -> Circuit:
         answer=n_values + 1,
     )
     heads = {"store": (0, 0), "match": (0, 1)}
-    return Circuit(dims=dims, heads=heads, neurons=recall_neurons(n_values))
+    return CircuitParts(dims=dims, heads=heads, neurons=recall_neurons(n_values))
 
 
 @torch.no_grad()
@@ -87,13 +94,13 @@ def shared_store(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.
     return model
 
 
-def store_and_match_circuit(n_values: int = 5) -> Circuit:
+def store_and_match_circuit(n_values: int = 5) -> CircuitParts:
     """Names of what `store_and_match` consists of; neurons by (0, value), and by (token,) for slot 1."""
-    dims = blocks(
+    dims = dimension_blocks(
         token=n_values + 1, position=2 * n_values - 1, stored=n_values + 1, source=1, repeat=1, answer=n_values + 1
     )
     neurons = recall_neurons(n_values, queries=(_ANY,))
-    return Circuit(dims=dims, heads={"store": (0, 0), "match": (0, 1)}, neurons=neurons)
+    return CircuitParts(dims=dims, heads={"store": (0, 0), "match": (0, 1)}, neurons=neurons)
 
 
 @torch.no_grad()
@@ -122,15 +129,17 @@ def store_and_match(n_values: int = 5, *, margin: float = 10.0, recall: float = 
     return model
 
 
-def _heads(model: HookedTransformer, circuit: Circuit, margin: float, *copied: tuple[Columns, Columns]) -> None:
+def _heads(model: HookedTransformer, circuit: CircuitParts, margin: float, *copied: tuple[Columns, Columns]) -> None:
     """Head 0 stores what stood where and rules it out, head 1 finds the repeat; it copies as well what is given."""
     token, position, stored, source, repeat, answer = (
         directions(model, circuit.dims[name]) for name in ("token", "position", "stored", "source", "repeat", "answer")
     )
     one, x, y, last = position.sum(1, keepdim=True), position[:, :-1:2], position[:, 1::2], position[:, -1:]
     weights = slot_weights(model.cfg.d_vocab - 1)
-    attend(model, circuit.heads["store"], (one, y @ (weights.log() + SURE)[:, None]))
-    move(model, circuit.heads["store"], (token, float(weights.sum()) * (stored - margin * answer)))
+    set_query_key(model, circuit.heads["store"], (one, y @ (weights.log() + SURE)[:, None]))
+    set_value_output(model, circuit.heads["store"], (token, float(weights.sum()) * (stored - margin * answer)))
     resting = -SURE * last - 3 * SURE * y.sum(1, keepdim=True)
-    attend(model, circuit.heads["match"], (token, 2 * SURE * token), (one, resting))
-    move(model, circuit.heads["match"], *copied, (x @ weights[:, None], source), (x.sum(1, keepdim=True), repeat))
+    set_query_key(model, circuit.heads["match"], (token, 2 * SURE * token), (one, resting))
+    set_value_output(
+        model, circuit.heads["match"], *copied, (x @ weights[:, None], source), (x.sum(1, keepdim=True), repeat)
+    )

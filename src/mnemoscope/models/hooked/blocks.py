@@ -1,20 +1,28 @@
-"""Attention with TransformerLens's hooks, weights and, to the last bit, its numbers.
+"""A block with TransformerLens's hooks, weights and, to the last bit, its numbers.
 
 q = x W_Q + b_Q, k and v alike      scores = q·k / attn_scale      pattern = softmax over the keys that may be seen
 z = Σ_key pattern v                 result = z W_O                 output = Σ_head result + b_O
 """
 
 import torch
-from einops import einsum, rearrange
+from einops import einsum, rearrange, repeat
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from mnemoscope.engine.attention import scores_of, seen, turned
-from mnemoscope.engine.mlp import projected
+from mnemoscope.engine.block import after_attention, attention_scores, rotate, visible_keys
+from mnemoscope.engine.pointwise import project
 from mnemoscope.models.hooked.config import HookedTransformerConfig
-from mnemoscope.models.hooked.layers import Norm, laid_out, parameter
-from mnemoscope.models.hooked.points import HookPoint
-from mnemoscope.models.hooked.positions import distance_penalty, offset_positions, waves
+from mnemoscope.models.hooked.layers import (
+    Mlp,
+    Norm,
+    distance_penalty,
+    laid_out,
+    normalisation,
+    offset_positions,
+    parameter,
+    waves,
+)
+from mnemoscope.models.hooked.points import HookPoint, passing
 from mnemoscope.models.lens import TransformerLensKeyValueCacheEntry
 
 _FIRST_POSITIONS = 2048  # rotary angles are kept for so many; longer inputs make more
@@ -94,7 +102,9 @@ class Attention(nn.Module):
             scores = (scores + penalty[:, -scores.shape[-2] :]).to(scores.dtype)
         if self.cfg.attention_dir == "causal":
             places = torch.arange(offset, offset + q.shape[1], device=q.device)
-            may_see = seen(places, k.shape[1], window=self.cfg.window_size if self.attn_type == "local" else None)
+            may_see = visible_keys(
+                places, k.shape[1], window=self.cfg.window_size if self.attn_type == "local" else None
+            )
             may_see = may_see if attention_mask is None else may_see & attention_mask.bool()[:, None, None]
             scores = torch.where(may_see, scores, self.IGNORE)
         pattern = self.hook_attn_scores(scores).softmax(-1)
@@ -120,7 +130,7 @@ class Attention(nn.Module):
     def calculate_attention_scores(self, q: _Z, k: _Keys) -> _Scores:
         """q·k / attn_scale."""
         q, k = q.transpose(1, 2), self._of_each(k).transpose(1, 2)
-        return scores_of(q, k, scale=self.attn_scale, soft_cap=self.cfg.attn_scores_soft_cap)
+        return attention_scores(q, k, scale=self.attn_scale, soft_cap=self.cfg.attn_scores_soft_cap)
 
     def calculate_z_scores(self, v: _Keys, pattern: _Scores) -> _Z:
         """Head outputs z: values weighted by the pattern."""
@@ -136,7 +146,7 @@ class Attention(nn.Module):
         z = z.to(self.W_O.dtype)
         if self.cfg.use_attn_result:
             return self.hook_result((z[..., None] * self.W_O).sum(-2)).sum(2) + self.b_O
-        return projected(z.flatten(2), laid_out(self.W_O.flatten(0, 1)), self.b_O)
+        return project(z.flatten(2), laid_out(self.W_O.flatten(0, 1)), self.b_O)
 
     def _rotated(self, x: _Heads, offset: int, mask: Int[Tensor, "batch all_pos"] | None) -> _Heads:
         """Apply rotary positions to queries or keys."""
@@ -145,7 +155,7 @@ class Attention(nn.Module):
             self.rotary_sin, self.rotary_cos = sin.to(x.device), cos.to(x.device)
         at = slice(offset, offset + x.shape[1]) if mask is None else offset_positions(offset, mask).to(x.device)
         cos, sin = self.rotary_cos[at].unsqueeze(-2), self.rotary_sin[at].unsqueeze(-2)
-        result = turned(x, cos, sin, adjacent=self.cfg.rotary_adjacent_pairs)
+        result = rotate(x, cos, sin, adjacent=self.cfg.rotary_adjacent_pairs)
         return torch.cat((result, x[..., x.shape[-1] :]), -1)  # of width 0, for TransformerLens's layout of gradients
 
     def _load_from_state_dict(self, state_dict, prefix, *rest) -> None:  # pyright: ignore
@@ -187,4 +197,80 @@ def _into_heads(
     if x.ndim == 4:
         return einsum(x, w, "batch pos head d_model, head d_model d_head -> batch pos head d_head") + b
     rows = rearrange(w, "head d_model d_head -> (head d_head) d_model")
-    return projected(x, rows.T, b.flatten()).unflatten(-1, b.shape)
+    return project(x, rows.T, b.flatten()).unflatten(-1, b.shape)
+
+
+_Stream = Float[Tensor, "batch pos d_model"]
+
+
+class TransformerBlock(nn.Module):
+    """Attention and an MLP, one after the other or side by side (`parallel_attn_mlp`)."""
+
+    def __init__(self, cfg: HookedTransformerConfig, layer: int):
+        super().__init__()
+        self.cfg = cfg
+        twice = cfg.use_normalization_before_and_after and cfg.normalization_type is not None
+        after = (cfg.normalization_type or "").removesuffix("Pre")
+        self.ln1 = normalisation(cfg)
+        if cfg.use_normalization_before_and_after:
+            self.ln1_post = Norm(cfg, after) if twice else nn.Identity()
+        if not cfg.attn_only:
+            self.ln2 = normalisation(cfg)
+            if cfg.use_normalization_before_and_after:
+                self.ln2_post = Norm(cfg, after) if twice else nn.Identity()
+        attention = Attention if cfg.n_key_value_heads is None else GroupedQueryAttention
+        kinds = cfg.attn_types if cfg.use_local_attn else None
+        self.attn = attention(cfg, kinds[layer] if kinds else "global", layer)
+        if not cfg.attn_only:
+            self.mlp = Mlp(cfg)
+        self.hook_attn_in, self.hook_q_input, self.hook_k_input, self.hook_v_input = (HookPoint() for _ in range(4))
+        self.hook_mlp_in, self.hook_attn_out, self.hook_mlp_out, self.hook_resid_pre = (HookPoint() for _ in range(4))
+        if not (cfg.attn_only or cfg.parallel_attn_mlp):
+            self.hook_resid_mid = HookPoint()
+        self.hook_resid_post = HookPoint()
+
+    def forward(
+        self,
+        resid_pre: _Stream,
+        shortformer_pos_embed: _Stream | None = None,
+        past_kv_cache_entry: TransformerLensKeyValueCacheEntry | None = None,
+        attention_mask: Int[Tensor, "batch all_pos"] | None = None,
+    ) -> _Stream:
+        """The residual stream after the block.
+
+        Only queries and keys read `shortformer_pos_embed`, positions that are not in the stream. The mask is 1 for
+        tokens and 0 for padding.
+        """
+        resid_pre = self.hook_resid_pre(resid_pre)
+        query, key, value = (self.ln1(x) for x in self._read(resid_pre))
+        if (places := shortformer_pos_embed) is not None:
+            places = places[:, :, None] if query.ndim > places.ndim else places
+            query, key = query + places, key + places
+        attn_out = self.attn(query, key, value, past_kv_cache_entry=past_kv_cache_entry, attention_mask=attention_mask)
+        if self.cfg.use_normalization_before_and_after:
+            attn_out = self.ln1_post(attn_out)
+        of_mlp = None if self.cfg.attn_only else self._mlp
+        return after_attention(resid_pre, attn_out, of_mlp, passing(self), parallel=self.cfg.parallel_attn_mlp)
+
+    def _read(self, stream: _Stream) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs of queries, keys and values: the stream, or a copy of it for each head where these are hooked."""
+        cfg = self.cfg
+        if cfg.use_split_qkv_input:
+            shared = cfg.n_key_value_heads if not cfg.ungroup_grouped_query_attention else None
+            key, value = (_for_each(stream, shared or cfg.n_heads) for _ in "KV")
+            query = self.hook_q_input(_for_each(stream, cfg.n_heads))
+            return query, self.hook_k_input(key), self.hook_v_input(value)
+        if cfg.use_attn_in:
+            stream = self.hook_attn_in(_for_each(stream, cfg.n_heads))
+        return stream, stream, stream
+
+    def _mlp(self, stream: _Stream) -> _Stream:
+        """Contribution of the MLP to the residual stream."""
+        read = self.hook_mlp_in(stream.clone()) if self.cfg.use_hook_mlp_in else stream
+        mlp_out = self.mlp(self.ln2(read))
+        return self.ln2_post(mlp_out) if self.cfg.use_normalization_before_and_after else mlp_out
+
+
+def _for_each(stream: _Stream, n_heads: int) -> Float[Tensor, "batch pos head d_model"]:
+    """A copy of the stream for each head."""
+    return repeat(stream, "batch pos d_model -> batch pos head d_model", head=n_heads).clone()

@@ -1,20 +1,31 @@
-"""A `HookedTransformer` as a GPT-2 of `transformers`, where that architecture can hold it exactly.
+"""A run as a directory for those without this library, also as a GPT-2 of `transformers` where that can hold it.
+
+`config.json` holds arguments of TransformerLens's `HookedTransformerConfig`; `model.safetensors` the weights, also a
+checkpoint of this library; `README.md` a model card: what was trained on what, how well, and how to load it;
+`transformers/` the same as a GPT-2, where that architecture can hold it exactly.
 
 GPT-2 has learned positions, pre-norm blocks with LayerNorm, softmax attention over the past and heads that divide its
 width. Its unembedding has no bias: one is moved into the bias of the last LayerNorm, b' = b + b_U W_U⁺, which changes
 no logit where the columns of W_U are independent. A model without MLPs gets MLPs of one neuron that write zero.
 """
 
-from collections.abc import Mapping
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
 from einops import rearrange
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
+from transformers.utils.logging import disable_progress_bar
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import has_linear_attention, reads_vectors
+from mnemoscope.models.checkpoint import configuration_of, save_checkpoint
+from mnemoscope.models.files import write_atomically
 from mnemoscope.models.lens import HookedTransformer
+from mnemoscope.models.run import Run
 
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_new"}
 """TransformerLens's names and those of `transformers`."""
@@ -135,3 +146,114 @@ def _block(of: Mapping[str, Tensor]) -> dict[str, Tensor]:
     shapes = {"c_fc.weight": (width, 1), "c_fc.bias": (1,), "c_proj.weight": (1, width), "c_proj.bias": (width,)}
     silent = {f"mlp.{name}": torch.zeros(shape) for name, shape in shapes.items()}
     return {**found, "ln_2.weight": torch.ones(width), "ln_2.bias": torch.zeros(width), **silent}
+
+
+_PLAIN = """import json
+
+import torch
+from safetensors.torch import load_file
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+with open("config.json") as file:
+    config = json.load(file)
+config["dtype"] = getattr(torch, config["dtype"])
+model = HookedTransformer(HookedTransformerConfig(**config))
+model.load_state_dict(load_file("model.safetensors"))
+model.eval()
+"""
+_OWN = """from pathlib import Path
+
+from mnemoscope.models.checkpoint import load_checkpoint
+
+model = load_checkpoint(Path("model.safetensors"))
+"""
+_GPT2 = """from transformers import GPT2LMHeadModel
+
+model = GPT2LMHeadModel.from_pretrained("transformers")
+"""
+_TAGS = ("mechanistic-interpretability", "transformer-lens", "mnemoscope")
+
+
+def card(run: Run, step: int, *, plain: bool, against: Sequence[str]) -> str:
+    """A model card in Markdown of a run at a checkpoint.
+
+    `plain` models fit a `HookedTransformer` of TransformerLens 3.9 alone. `against` gives the reasons why GPT-2's
+    architecture cannot hold the model, none where it can.
+    """
+    spec = run.spec
+    head = ["---", "library_name: transformer-lens", "tags:", *(f"- {tag}" for tag in _TAGS), "---"]
+    parts = [
+        "\n".join(head),
+        f"# {run.label}, seed {spec.seed}",
+        f"A small transformer trained on the task {spec.task.name} for {step:,} steps (preset {spec.preset}, recipe "
+        f"{spec.recipe.name}), exported by mnemoscope.",
+        "## Loading",
+        f"With mnemoscope, on any line of TransformerLens from 3.9 on:\n\n{_code(_OWN)}",
+    ]
+    if plain:
+        parts.append(f"With TransformerLens 3.9 alone (4.0 has no `HookedTransformer`):\n\n{_code(_PLAIN)}")
+    if against:
+        parts.append(f"`transformers` cannot load it: {'; '.join(against)}.")
+    else:
+        parts.append(f"As a GPT-2 of `transformers`, with the same logits up to rounding:\n\n{_code(_GPT2)}")
+    if measured := _measured(run, step):
+        parts += ["## Evaluation", "On monitoring batches, as training logged it; losses in nats.", measured]
+    parts += ["## Specification", _code(json.dumps(spec.to_dict(), indent=2), "json")]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _code(text: str, language: str = "python") -> str:
+    return f"```{language}\n{text.strip()}\n```"
+
+
+def _measured(run: Run, step: int) -> str:
+    """The metrics of the step as a table; nothing where none were logged then."""
+    try:
+        metrics = run.metrics()
+    except InputError:
+        return ""
+    if step not in metrics.step.values:
+        return ""
+    line = metrics.sel(step=step)
+    rows = [f"| {name} | {float(value):.4g} |" for name, value in line.data_vars.items()]
+    return "\n".join(["| metric | value |", "|---|---|", *rows])
+
+
+WEIGHTS, CONFIGURATION, CARD, GPT2 = "model.safetensors", "config.json", "README.md", "transformers"
+
+
+def export_run(run: Run, place: Path, *, step: int | None = None) -> list[str]:
+    """Write one checkpoint of a run to a directory; what an earlier export left there is replaced.
+
+    The run may be unfinished but has a checkpoint; without `step` its last is written. The directory is made. Raises
+    InputError where there is no such checkpoint, or the directory holds something else.
+
+    Returns a sentence for each reason why other libraries cannot load it; nothing where they can.
+    """
+    if place.exists() and not place.is_dir():
+        raise InputError(f"{place} is a file; name a directory")
+    foreign = (
+        {file.name for file in place.iterdir()} - {WEIGHTS, CONFIGURATION, CARD, GPT2} if place.exists() else set()
+    )
+    if foreign:
+        raise InputError(f"{place} holds something else ({min(foreign)}); name an empty directory")
+    model = run.model(step)
+    step = run.steps[-1] if step is None else step
+    kinds = {
+        "reads vectors": reads_vectors(model),
+        "has linear attention": has_linear_attention(model),
+        "has linear MLPs": model.cfg.act_fn == "identity",
+    }
+    own = [what for what, holds in kinds.items() if holds]
+    sentences = [f"a plain HookedTransformer cannot hold it: it {' and '.join(own)}"] if own else []
+    against = obstacles(model)
+    sentences += [f"GPT-2's architecture cannot hold it: {'; '.join(against)}"] if against else []
+    save_checkpoint(model, place / WEIGHTS, step=step)
+    config = json.dumps(configuration_of(model.cfg), indent=2)
+    write_atomically(place / CONFIGURATION, (config + "\n").encode())
+    shutil.rmtree(place / GPT2, ignore_errors=True)
+    if not against:
+        disable_progress_bar()
+        as_gpt2(model).save_pretrained(place / GPT2)
+    write_atomically(place / CARD, card(run, step, plain=not own, against=against).encode())
+    return sentences
