@@ -101,40 +101,90 @@ class VectorTask(Task, Protocol):
 class ModelConfig(Protocol):
     """The part of TransformerLens's configuration that every model has; other fields are asked for by `getattr`."""
 
-    n_layers: int
-    """Number of blocks."""
-    n_heads: int
-    """Number of heads per block."""
-    d_model: int
-    """Width of the residual stream."""
-    d_head: int
-    """Width of a head."""
-    d_mlp: Any
-    """Number of neurons per MLP; None without MLPs."""
-    d_vocab: int
-    """Number of tokens; where the model reads vectors, their width."""
-    n_ctx: int
-    """Length of the longest input."""
-    attn_only: bool
-    """True if there are no MLPs."""
-    parallel_attn_mlp: bool
-    """True if attention and MLP of a block read the same stream."""
-    normalization_type: str | None
-    """`LN`, `LNPre`, `RMS` or `RMSPre`; None: no normalisation."""
-    positional_embedding_type: str
-    """`standard` where positions are added to the residual stream."""
-    attention_dir: str
-    """`causal` or `bidirectional`."""
-    act_fn: str | None
-    """Activation function of the MLPs."""
-    eps: float
-    """Number added to the variance before normalising."""
-    d_vocab_out: int
-    """Number of tokens that are predicted."""
-    use_attn_result: bool
-    """True if the contribution of each head to the residual stream is computed by itself."""
-    dtype: torch.dtype
-    """Precision of weights and activations."""
+    @property
+    def n_layers(self) -> int:
+        """Number of blocks."""
+        ...
+
+    @property
+    def n_heads(self) -> int:
+        """Number of heads per block."""
+        ...
+
+    @property
+    def d_model(self) -> int:
+        """Width of the residual stream."""
+        ...
+
+    @property
+    def d_head(self) -> int:
+        """Width of a head."""
+        ...
+
+    @property
+    def d_mlp(self) -> Any:
+        """Number of neurons per MLP; None without MLPs."""
+        ...
+
+    @property
+    def d_vocab(self) -> int:
+        """Number of tokens; where the model reads vectors, their width."""
+        ...
+
+    @property
+    def n_ctx(self) -> int:
+        """Length of the longest input."""
+        ...
+
+    @property
+    def attn_only(self) -> bool:
+        """True if there are no MLPs."""
+        ...
+
+    @property
+    def parallel_attn_mlp(self) -> bool:
+        """True if attention and MLP of a block read the same stream."""
+        ...
+
+    @property
+    def normalization_type(self) -> str | None:
+        """`LN`, `LNPre`, `RMS` or `RMSPre`; None: no normalisation."""
+        ...
+
+    @property
+    def positional_embedding_type(self) -> str:
+        """`standard` where positions are added to the residual stream."""
+        ...
+
+    @property
+    def attention_dir(self) -> str:
+        """`causal` or `bidirectional`."""
+        ...
+
+    @property
+    def act_fn(self) -> str | None:
+        """Activation function of the MLPs."""
+        ...
+
+    @property
+    def eps(self) -> float:
+        """Number added to the variance before normalising."""
+        ...
+
+    @property
+    def d_vocab_out(self) -> int:
+        """Number of tokens that are predicted."""
+        ...
+
+    @property
+    def use_attn_result(self) -> bool:
+        """True if the contribution of each head to the residual stream is computed by itself."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of weights and activations."""
+        ...
 
 
 @runtime_checkable
