@@ -7,12 +7,12 @@ from statistics import median
 import torch
 from transformer_lens import ActivationCache
 
-from mnemoscope.analyses.patching.edges import patch_edges
+from mnemoscope.analyses.patching import patch_edges
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.metrics import LOGIT_DIFF, at_target
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.interventions.graph import model_edges
 from mnemoscope.models.building import from_configuration
 from mnemoscope.models.lens import HookedTransformer
 from patching import CONFIG, N_POS, memory, random_pairs

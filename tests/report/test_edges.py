@@ -7,7 +7,7 @@ import xarray as xr
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.interventions.graph import model_edges
 from mnemoscope.report.edge_routes import HALF_HEIGHT, PORTS, places, routes
 from mnemoscope.report.edges import circuit_figure
 from mnemoscope.report.page import Page

@@ -20,8 +20,8 @@ from mnemoscope.core.intervention import AtSite, Intervention, Knockout, LowRank
 from mnemoscope.core.modes import evaluation_mode
 from mnemoscope.core.protocols import HookedModel, has_linear_attention
 from mnemoscope.core.site import ParamSite, Site
-from mnemoscope.interventions.edges.graph import check_exists, layout
-from mnemoscope.interventions.edges.hooks import edges_changed
+from mnemoscope.interventions.edge_states import edges_changed
+from mnemoscope.interventions.graph import check_exists, layout
 from mnemoscope.interventions.reading import logits_directly
 from mnemoscope.interventions.recordings import Recordings, results
 from mnemoscope.interventions.regions import region

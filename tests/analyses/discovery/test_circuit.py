@@ -8,7 +8,7 @@ from mnemoscope.analyses.discovery import circuit, nodes
 from mnemoscope.analyses.discovery.setting import Paths, along, members
 from mnemoscope.core.edge import part_name
 from mnemoscope.core.errors import InputError
-from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.interventions.graph import model_edges
 from tests.support import foreign_model, random_model
 
 EDGES = model_edges(random_model())

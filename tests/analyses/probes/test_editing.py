@@ -5,10 +5,9 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.patching.activations import effects
-from mnemoscope.analyses.probes.editing import activations, displaced, edit, erase, turned
-from mnemoscope.analyses.probes.rows import partners, with_latent
-from mnemoscope.analyses.probes.subspaces import subspace
+from mnemoscope.analyses.patching import effects
+from mnemoscope.analyses.probes import partners, with_latent
+from mnemoscope.analyses.subspaces import activations, displaced, edit, erase, subspace, turned
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Add, Patch, Project
 from mnemoscope.core.metrics import ACCURACY, KL, LOGIT_DIFF, cross_entropy

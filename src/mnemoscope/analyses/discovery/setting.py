@@ -30,7 +30,7 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 
 from mnemoscope.analyses.forward import check_fits
-from mnemoscope.analyses.patching.activations import effects
+from mnemoscope.analyses.patching import effects
 from mnemoscope.core.edge import LOGITS, Edge, coordinates, depth
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
@@ -38,11 +38,11 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.engine.budget import roomy
-from mnemoscope.interventions.edges.circuits import run_circuits
-from mnemoscope.interventions.edges.graph import Embeddings, parts_of
-from mnemoscope.interventions.edges.graph import model_edges as all_edges
-from mnemoscope.interventions.edges.run import Replacement
-from mnemoscope.interventions.patching.measuring import Question
+from mnemoscope.interventions.circuit_runs import run_circuits
+from mnemoscope.interventions.edge_states import Replacement
+from mnemoscope.interventions.graph import Embeddings, parts_of
+from mnemoscope.interventions.graph import model_edges as all_edges
+from mnemoscope.interventions.measurement import Question
 
 Part = Site | Literal["logits"]
 """A part that writes, reads, or both."""
@@ -188,9 +188,9 @@ class Setting:
             `mean`, the mean of that over prompts, position by position; `zero`, nothing.
         embeddings: Whether token and positional embedding are one writer or two.
         refuse: Whether to raise where the metric does not tell the model from the empty circuit by more than noise
-            (as `patching.effects` has it); otherwise every faithfulness is NaN there. A divergence tells any two
+            (as `effects` has it); otherwise every faithfulness is NaN there. A divergence tells any two
             predictions apart: look at another metric for whether the model knows the answer.
-        max_bytes: Bound on what a run of circuits allocates on the way. None: as for `activations.patch`.
+        max_bytes: Bound on what a run of circuits allocates on the way. None: as for `patch`.
         max_seconds: Bound on what one analysis may take by estimate, of models with more than `LARGE` edges: more is
             refused before it starts, saying how much it would be. None: there is none.
     """
