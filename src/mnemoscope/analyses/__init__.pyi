@@ -47,6 +47,9 @@ from .dynamics.onsets import threshold_onset as threshold_onset
 from .dynamics.trajectories import last_roles as last_roles
 from .dynamics.trajectories import over_runs as over_runs
 from .dynamics.trajectories import over_steps as over_steps
+from .edits import edit as edit
+from .edits import erase as erase
+from .edits import partners as partners
 from .estimates import approximation as approximation
 from .estimates import attribute_edges as attribute_edges
 from .estimates import estimate as estimate
@@ -63,12 +66,12 @@ from .head_circuits import composed_circuit as composed_circuit
 from .head_circuits import composition as composition
 from .head_circuits import copying as copying
 from .head_circuits import offset_affinity as offset_affinity
-from .head_circuits import read_circuits as read_circuits
 from .head_circuits import same_token_affinity as same_token_affinity
 from .head_circuits import singular_tokens as singular_tokens
 from .head_circuits import spectra as spectra
 from .head_predictions import predict_patterns as predict_patterns
 from .head_predictions import predict_removal as predict_removal
+from .head_predictions import read_circuits as read_circuits
 from .head_weights import chosen_indices as chosen_indices
 from .head_weights import ov_circuits as ov_circuits
 from .head_weights import qk_circuits as qk_circuits
@@ -98,6 +101,7 @@ from .neuron_groups import neuron_agreement as neuron_agreement
 from .neuron_groups import neuron_roles as neuron_roles
 from .neuron_groups import read_neurons as read_neurons
 from .neuron_groups import role_groups as role_groups
+from .neuron_groups import top_inputs as top_inputs
 from .neuron_removal import group_effects as group_effects
 from .neuron_removal import neuron_effects as neuron_effects
 from .neuron_removal import neuron_shares as neuron_shares
@@ -106,11 +110,9 @@ from .neurons import neuron_activity as neuron_activity
 from .neurons import neuron_keys as neuron_keys
 from .neurons import neuron_values as neuron_values
 from .neurons import selectivity as selectivity
-from .neurons import top_inputs as top_inputs
 from .patching import edges_by_role as edges_by_role
 from .patching import effects as effects
 from .patching import patch_paths as patch_paths
-from .probes import partners as partners
 from .probes import split_sequences as split_sequences
 from .probes import with_latent as with_latent
 from .roles import by_role as by_role
@@ -123,8 +125,6 @@ from .stacking import along_seed as along_seed
 from .stacking import over_seeds as over_seeds
 from .stacking import side_by_side as side_by_side
 from .subspaces import Subspace as Subspace
-from .subspaces import edit as edit
-from .subspaces import erase as erase
 from .subspaces import subspace as subspace
 from .token_scores import SCORES as SCORES
 from .token_scores import Targets as Targets

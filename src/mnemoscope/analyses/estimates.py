@@ -8,11 +8,10 @@ To first order the metric moves under a patch by
 where w is the writer's output: a few passes give every cell. *Attribution patching* and *EAP* take the gradient in the
 base run, the clean one for noising and the corrupted one for denoising. Nanda 2023, "Attribution patching: activation
 patching at industrial scale"; Syed, Rager & Conmy 2023, "Attribution patching outperforms automated circuit discovery".
-
 Through a saturated softmax the gradient of q and k is about zero although another q or k would move the attention.
 `attention="recomputed"` computes the attention that the patched q or k gives and takes the first order from there on:
 the correction of queries and keys of AtP*, Kramár et al. 2024, "AtP*: an efficient and scalable method for localizing
-LLM behaviour to components". (AtP*'s second correction, GradDrop, is not here.)
+LLM behaviour to components" (without its second correction, GradDrop).
 
 *EAP-IG* averages the gradient over m points between the runs: the k-th is taken in the run that starts from the
 embeddings x_corrupted + a_k (x_clean - x_corrupted). Hanna, Pezzelle & Belinkov 2024, "Have faith in faithfulness:
@@ -23,20 +22,17 @@ the limit of many points the edges that leave the input add up to the whole diff
 (completeness); no other cut through the graph has to. `along="activations"` is the package's second variant (with
 `rule="right"`): in turn the embeddings, the heads of a layer and an MLP's output are moved from one run to the other
 while the input stays as it is, and every edge gets the mean over all of these runs. (Without learned positions the
-package loses the gradient of the first layer's heads in the runs that move the embeddings; here it counts.) Where the
-inputs are moved, noising and denoising get the same estimate with opposite signs.
+package loses the gradient of the first layer's heads in the runs that move the embeddings; here it counts.)
 
 An estimate is a sum over positions for each prompt, positive where the patch would raise the metric. EAP-IG's package
 and auto-circuit's mask gradients (`mask_val=0`) take minus the metric, so that their scores are `clean - value` under
-noising here. They treat prompts in another way: auto-circuit adds up the means of batches; EAP-IG divides by the number
-of prompts whatever the metric has averaged already, so that with `mean=True` it does so twice.
+noising here. auto-circuit adds up the means of batches.
 
 Estimates show where a small step towards the other prompt would move the metric; EAP-IG also shows edges whose effect
 begins somewhere on the way. Neither shows what the whole step does. Through a saturated softmax or a closed ReLU the
-gradient is about zero (a divergence from the clean run has none there at all), and embeddings between two tokens are no
-prompts on which a model was trained. `approximation` says how far off estimates are on a given model: a high
-correlation depends on a few large effects, so look at the overlap of the largest, and at the slope, which is below one
-where the gradient saturates. It does not carry over to another model or to other prompts.
+gradient is about zero, and a divergence from the clean run has none there at all. `approximation` says how far off
+they are on a given model; look at the overlap of the largest effects, since a correlation depends on a few of them, and
+at the slope, which is below one where the gradient saturates.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -104,10 +100,8 @@ def estimate(
 
     For q and k `attention` is `linear`, as everything else, or `recomputed`. For each direction that costs one forward
     pass, or for k one for each position that is swept. Raises InputError also where a metric has no gradient, or
-    attention is to be recomputed for another kind.
-
-    Returns:
-        As `patch`; `value` is the metric of the unpatched run plus the estimate, so that `effects` applies.
+    attention is to be recomputed for another kind. Returns what `patch` does; `value` is the metric of the unpatched
+    run plus the estimate, so that `effects` applies.
     """
     question = asked(model, pairs, metrics, directions, max_bytes, seed)
     one_of("attention", attention, get_args(Attention))
@@ -164,9 +158,8 @@ class _Estimate:
         base, other = chunk.base, chunk.source
         # masked scores are -inf in both runs
         differs = [torch.where(other[n] == base[n], 0, other[n] - base[n]).detach() for n in self.own]
-        terms = torch.stack(
-            [torch.stack([d * g for d, g in zip(differs, of_metric, strict=True)]) for of_metric in found]
-        )
+        each = ([d * g for d, g in zip(differs, of_metric, strict=True)] for of_metric in found)
+        terms = torch.stack([torch.stack(of_metric) for of_metric in each])
         return terms if self.cells.kind in (*ATTENTION, *BY_NEURON) else terms.sum(-1)
 
     def _recomputed(
@@ -222,7 +215,6 @@ Along = Literal["inputs", "activations"]
 
 STEPS = 5
 """Points, as published."""
-
 _OFFSETS: dict[Rule, float] = {"left": 0.0, "middle": 0.5, "right": 1.0}
 
 
@@ -240,16 +232,13 @@ def attribute_edges(
     """Estimate what `patch_edges` measures, by the gradient in the unpatched run.
 
     Arguments and errors are those of `patch_edges`. For an edge with positions only the terms there count. Metrics need
-    a gradient; those without one are refused.
-
-    Returns:
-        As `patch_edges`; `value` is the metric of the unpatched run plus the estimate.
+    a gradient; those without one are refused. Returns what `patch_edges` does; `value` is the metric of the unpatched
+    run plus the estimate.
     """
     question = asked(model, pairs, metrics, directions, max_bytes, seed)
     paths = {direction: [{START: float(direction == "noising")}] for direction in directions}
-    return _estimated(question, chosen_edges(model, chosen, embeddings=embeddings), paths).assign_attrs(
-        gradient="in the unpatched run"
-    )
+    found = _estimated(question, chosen_edges(model, chosen, embeddings=embeddings), paths)
+    return found.assign_attrs(gradient="in the unpatched run")
 
 
 def integrate_edges(
@@ -273,9 +262,8 @@ def integrate_edges(
     clean end (`right`) or in the `middle`. `along` says what is moved: the input embeddings (`inputs`), or one
     activation after the other.
 
-    Returns:
-        As `attribute_edges`. For every edge and moved inputs also `unexplained` over (direction, metric, prompt): by
-        how much the edges that leave the input miss the whole difference between the runs. Large: take more steps.
+    Returns what `attribute_edges` does. For every edge and moved inputs also `unexplained` over (direction, metric,
+    prompt): by how much the edges that leave the input miss the difference between the runs. Large: take more steps.
     """
     one_of("rule", rule, get_args(Rule))
     one_of("along", along, get_args(Along))
@@ -290,7 +278,6 @@ def integrate_edges(
 
 
 def _estimated(question: Question, edges: Sequence[Edge], paths: Mapping[str, Sequence[Point]]) -> xr.Dataset:
-    """Estimates with gradients averaged over the points of a path."""
     done = "first-order estimate of an edge that carries what its writer wrote in the other run"
     return of_edges(question, attributed(question, edges, paths), edges, intervention=done)
 

@@ -10,8 +10,8 @@ it says whether tokens attend to their like (1) or avoid them (-1). A positive s
 every token, since eigenvectors need not be tokens (compare `copying`).
 
 *Affinities* say how much higher a key scores if it holds the query's token (`same_token_affinity`), or lies a number of
-positions back (`offset_affinity`; 1 is the previous position). They are a head's own: a head that matches tokens which
-*another* head wrote (an induction head) shows it in `composed_circuit` instead.
+positions back (`offset_affinity`). They are a head's own: an induction head, which matches tokens that *another* head
+wrote, shows it in `composed_circuit` instead.
 
 *Composition*: the strength with which heads read, through Q, K or V, what heads of earlier layers write. The score of a
 writer with W_OV = W_V W_O and a reader is |W_OV B| / (|W_OV| |B|) in Frobenius norms, with B = W_Q W_K^T for
@@ -22,8 +22,8 @@ little. The baseline keeps the singular values of both and turns one of them by 
 favour a direction that everything shares (a common bias, say) is no circuit. A score inside the baseline does not
 exclude composition through a few directions.
 
-All are reads of the weights: which directions a head can read and write, and how strongly. Whether the head behaves so
-on real sequences says `head_predictions`; whether that is what it is needed for takes an intervention.
+All are reads of the weights. Whether a head behaves so on real sequences says `head_predictions`; whether that is what
+it is needed for takes an intervention.
 """
 
 from collections.abc import Sequence
@@ -35,15 +35,11 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.head_predictions import predict_patterns, predict_removal
 from mnemoscope.analyses.head_weights import (
     EffectiveWeights,
     chosen_indices,
     effective_weights,
-    ov_circuits,
-    qk_circuits,
 )
-from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.matrices import factored_eigenvalues, factored_singular_values, factored_svd, sign_score
 from mnemoscope.core.protocols import HookedModel
@@ -59,8 +55,8 @@ def composition(
 ) -> xr.Dataset:
     """Composition scores of all pairs of heads in different layers, beside those of randomly turned matrices.
 
-    Random rotations, the same for all pairs, come from the seed's stream `rotations`. Raises InputError where the model
-    has one layer, or is not supported.
+    Random rotations, the same for all pairs, come from the seed's stream `rotations`. Raises InputError for a model of
+    one layer, or one that is not supported.
 
     Returns:
         Over (through, writer, reader), labels `L0H1`: `score`; `baseline_mean` and `baseline_sd` of the random
@@ -81,20 +77,19 @@ def composition(
     apart = layer[:, None] < layer
     dims = ("through", "writer", "reader")
     labels = [f"L{n}H{h}" for n in range(n_layers) for h in range(n_heads)]
-    attrs = {
-        "unit": "share of the product of the Frobenius norms",
-        "weights": weights.description,
-        "baseline": "same singular values, one matrix turned by a random rotation",
-        "baseline_rms": _d_seen(weights) ** -0.5,
-        "n_random": n_random,
-    }
     return xr.Dataset(
         {
             name: (dims, torch.stack([result[name].cpu().where(apart, torch.nan) for result in results]).numpy())
             for name in results[0]
         },
         coords={"through": list(through), "writer": labels, "reader": labels},
-        attrs=attrs,
+        attrs={
+            "unit": "share of the product of the Frobenius norms",
+            "weights": weights.description,
+            "baseline": "same singular values, one matrix turned by a random rotation",
+            "baseline_rms": _d_seen(weights) ** -0.5,
+            "n_random": n_random,
+        },
     )
 
 
@@ -113,11 +108,9 @@ def composed_circuit(
     writer put, with attention one, what it makes of a token (K; Q likewise with the query's place), or the logits of
     the virtual head (V). In an induction head it says whether a token attends to places that follow that token.
 
-    `writer` and `reader` are (layer, head), the reader in a later layer; there may be up to 4096 tokens. Raises
-    InputError where a head does not exist or not in a later layer, or there are too many tokens.
-
-    Returns the circuit over (query_token, key_token) in attention scores, or (source_token, logit) in logits; sigmas
-    are left out.
+    `writer` and `reader` are (layer, head). Raises InputError where a head does not exist, the reader is not in a later
+    layer, or there are more than 4096 tokens. Returns the circuit over (query_token, key_token) in attention scores, or
+    (source_token, logit) in logits; sigmas are left out.
     """
     one_of("through", through, THROUGH)
     for name, (layer, head) in (("writer", writer), ("reader", reader)):
@@ -144,11 +137,11 @@ def composed_circuit(
 
 def _d_seen(weights: EffectiveWeights) -> int:
     """Dimensions of the residual stream in which heads write and read."""
-    return weights.W_E.shape[1] - (1 if weights.centred else 0)
+    return weights.W_E.shape[1] - weights.centred
 
 
 def _random_corners(weights: EffectiveWeights, n: int, seed: int) -> Float[Tensor, "random rank rank"]:
-    """Squares of the first entries of random orthogonal matrices, that is, of the overlap of two random frames."""
+    """Squares of the overlap of two random frames."""
     width = _d_seen(weights)
     rank = min(width, weights.W_Q.shape[-1])
     draws = torch.randn(n, width, rank, generator=generator(seed, "rotations"), dtype=torch.double)
@@ -171,13 +164,8 @@ def _all_pairs(
     random = torch.einsum("wx,nxy,ry->nwr", squares[0], corners, squares[1]).sqrt() / norms
     smaller = (random < score).sum(0) + (random == score).sum(0) / 2
     mean, sd = random.mean(0), random.std(0)
-    return {
-        "score": score,
-        "baseline_mean": mean,
-        "baseline_sd": sd,
-        "z": (score - mean) / sd,
-        "share_below": ((smaller + 0.5) / (len(random) + 1)).where(~score.isnan(), torch.nan),
-    }
+    below = ((smaller + 0.5) / (len(random) + 1)).where(~score.isnan(), torch.nan)
+    return {"score": score, "baseline_mean": mean, "baseline_sd": sd, "z": (score - mean) / sd, "share_below": below}
 
 
 Circuit = Literal["OV", "QK"]
@@ -197,9 +185,8 @@ def spectra(
 ) -> xr.Dataset:
     """Singular values and eigenvalues of the OV and QK circuits.
 
-    For `basis='token'` input and output vocabulary are the same, and `tokens` may restrict it; else circuits stay
-    within the residual stream. `centred` takes the mean of each row from token circuits. Raises InputError where the
-    model is not supported, or there is no such token or layer.
+    For `basis='token'` input and output vocabulary are the same, and `tokens` may restrict it. `centred` takes the mean
+    of each row from token circuits. Raises InputError where the model is not supported, or has no such token or layer.
 
     Returns:
         Over (circuit, layer, head, index): `singular_value`, descending, and `eigenvalue` (complex), by descending
@@ -241,16 +228,13 @@ def singular_tokens(
     """The leading singular vectors of a token circuit, read in tokens on both sides.
 
     Input and output vocabulary of the model are the same; `tokens` restricts both. `OV` goes from source tokens (left)
-    to logits (right), `QK` from query tokens to key tokens. Singular vectors come from the largest singular value on,
-    their tokens from the largest absolute weight on.
+    to logits (right), `QK` from query tokens to key tokens. Vectors are ordered by singular value, their tokens by
+    absolute weight. Raises InputError where there is no such circuit, layer, head, token or that many vectors.
 
     Returns:
         `singular_value` (vector); `token` and `weight` (vector, side, rank), side `left` or `right`: a source with
         left weight a raises a logit with right weight b by a * b * singular value. The sign that both sides share is
         such that the largest left weight is positive. Rows are centred, as in `spectra`.
-
-    Raises:
-        InputError: There is no such circuit, layer, head, token or that many vectors.
     """
     one_of("circuit", circuit, CIRCUITS)
     in_range("layer", layer, 0, model.cfg.n_layers - 1)
@@ -266,12 +250,9 @@ def singular_tokens(
     weight = (weight * weight[:1, :, :1].sign()).transpose(0, 1).cpu()
     token = torch.tensor(chosen)[order.transpose(0, 1).cpu()]
     dims = ("vector", "side", "rank")
+    values = s[:n_vectors].cpu().numpy()
     return xr.Dataset(
-        {
-            "singular_value": ("vector", s[:n_vectors].cpu().numpy()),
-            "token": (dims, token.numpy()),
-            "weight": (dims, weight.numpy()),
-        },
+        {"singular_value": ("vector", values), "token": (dims, token.numpy()), "weight": (dims, weight.numpy())},
         coords={"side": ["left", "right"]},
         attrs={"circuit": circuit, "component": f"L{layer}H{head}", **_attrs(weights, chosen, True)},
     )
@@ -294,10 +275,8 @@ def factors(
 def _tokens(weights: EffectiveWeights, tokens: Sequence[int] | None) -> list[int]:
     d_in, d_out = len(weights.W_E), weights.W_U.shape[1]
     if d_in != d_out:
-        raise InputError(
-            f"the model must have one vocabulary for input and output; it has {d_in} and {d_out} tokens; use "
-            "spectra(basis='residual') or ov_circuits"
-        )
+        given = f"it has {d_in} and {d_out} tokens; use spectra(basis='residual') or ov_circuits"
+        raise InputError(f"the model must have one vocabulary for input and output; {given}")
     return chosen_indices("tokens", tokens, d_in)
 
 
@@ -324,8 +303,7 @@ def copying(
     does not. Errors are those of `spectra`.
 
     Returns:
-        Over (layer, head): `copying_score`, the sum of the eigenvalues of the OV token circuit over the sum of their
-        moduli.
+        Over (layer, head): `copying_score`, the sign score of the OV token circuit.
         Over (layer, head, along, extreme): `own`, the share of tokens whose own entry in the circuit is strictly the
         largest, or the smallest: among all logits of that source token (`logit`: what attending to it does), or among
         all source tokens for that logit (`source_token`: what raises it). By chance 1 / n_tokens. Rows are centred.
@@ -333,9 +311,8 @@ def copying(
     scores = spectra(model, tokens=tokens, layers=layers)
     weights = effective_weights(model, layers)
     chosen = chosen_indices("tokens", tokens, len(weights.W_E))
-    own = torch.stack(
-        [_own_extremes(*factors(weights, "OV", index, chosen, centred=True)) for index in range(len(weights.layers))]
-    )
+    factored = (factors(weights, "OV", index, chosen, centred=True) for index in range(len(weights.layers)))
+    own = torch.stack([_own_extremes(left, right) for left, right in factored])
     return xr.Dataset(
         {
             "copying_score": scores.sign_score.sel(circuit="OV", drop=True),
@@ -371,8 +348,8 @@ def same_token_affinity(
 ) -> xr.DataArray:
     """Mean score that a query token gives to itself as a key, minus the mean over the other tokens.
 
-    Over (layer, head), in attention scores: the diagonal of QK's token_token circuit against the rest, which are not
-    multiplied out. Raises InputError where the model is not supported, or fewer than two tokens are chosen.
+    Over (layer, head), in attention scores. Raises InputError where the model is not supported, or fewer than two
+    tokens are chosen.
     """
     weights = effective_weights(model, layers)
     chosen = chosen_indices("tokens", tokens, len(weights.W_E))
@@ -397,10 +374,9 @@ def offset_affinity(
     """Mean score that a position gives to the one `offset` places back, minus the mean over its other keys.
 
     The model has causal attention and adds positions to its residual stream. The first `n_pos` of them count (none: the
-    whole context). Raises InputError where the model is not supported, or `n_pos` is out of range.
-
-    Returns QK's pos_pos circuit over (layer, head, offset), offsets from 0 to `n_pos` - 1, in attention scores. Means
-    are over the queries that have such a key and another one. High offsets rest on few queries: n_pos - offset.
+    whole context). Raises InputError where the model is not supported, or `n_pos` is out of range. Returns attention
+    scores over (layer, head, offset), offsets from 0 to `n_pos` - 1. Means are over the queries that have such a key
+    and another one: high offsets rest on few, n_pos - offset.
     """
     weights = effective_weights(model, layers)
     if weights.W_pos is None or model.cfg.attention_dir != "causal":
@@ -421,27 +397,3 @@ def offset_affinity(
         coords={**weights.coords, "offset": list(range(n_pos))},
         attrs={"unit": "attention score", "weights": weights.description, "n_pos": n_pos},
     )
-
-
-def read_circuits(model: HookedModel, batch: Batch, *, reference: Batch, seed: int = 0) -> dict[str, xr.Dataset]:
-    """All reads of the OV and QK circuits of a model with positional embeddings.
-
-    The vocabulary must be small enough for full circuits. LayerNorm is linearised at `batch`, on which the reads are
-    also compared with what happens. `reference` is for mean ablation, `seed` for the random baselines of composition.
-
-    Returns:
-        `qk`, `ov`: the full circuits by layer and head. `heads`: copying score, affinities to the same token and to
-        offsets, singular values and eigenvalues. `patterns`, `removal`: how well the reads predict the attention and
-        the effect of removing a head. `composition`, with several layers: over pairs of heads.
-    """
-    summaries = [copying(model), spectra(model).drop_vars("sign_score")]
-    affinities = {"same_token": same_token_affinity(model), "offset_affinity": offset_affinity(model)}
-    heads = xr.merge([*summaries, xr.Dataset(affinities)], combine_attrs="drop_conflicts")
-    results = {
-        "qk": qk_circuits(model, normalisation="linearised", at=batch),
-        "ov": ov_circuits(model, normalisation="linearised", at=batch),
-        "heads": heads,
-        "patterns": predict_patterns(model, batch),
-        "removal": predict_removal(model, batch, reference=reference),
-    }
-    return results | ({"composition": composition(model, seed=seed)} if model.cfg.n_layers > 1 else {})

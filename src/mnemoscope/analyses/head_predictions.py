@@ -41,6 +41,7 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from mnemoscope.analyses.head_circuits import composition, copying, offset_affinity, same_token_affinity, spectra
 from mnemoscope.analyses.head_weights import (
     NORMALISATIONS,
     EffectiveWeights,
@@ -49,6 +50,8 @@ from mnemoscope.analyses.head_weights import (
     described,
     effective_weights,
     frozen_sigmas,
+    ov_circuits,
+    qk_circuits,
     recorded,
     row_weight,
 )
@@ -323,3 +326,27 @@ def _change_sums(
 ) -> Float[Tensor, "4 read"]:
     change, guess = (values - values.mean(-1, keepdim=True) for values in (actual, predicted))
     return fit_sums(change.expand_as(guess), guess, weight.to(actual)[None, :, None].expand_as(guess)).cpu()
+
+
+def read_circuits(model: HookedModel, batch: Batch, *, reference: Batch, seed: int = 0) -> dict[str, xr.Dataset]:
+    """All reads of the OV and QK circuits of a model with positional embeddings and a small vocabulary.
+
+    LayerNorm is linearised at `batch`, on which the reads are also compared with what happens. `reference` is for mean
+    ablation, `seed` for the random baselines of composition.
+
+    Returns:
+        `qk`, `ov`: the full circuits by layer and head. `heads`: copying score, affinities to the same token and to
+        offsets, singular values and eigenvalues. `patterns`, `removal`: how well the reads predict the attention and
+        the effect of removing a head. `composition`, with several layers: over pairs of heads.
+    """
+    summaries = [copying(model), spectra(model).drop_vars("sign_score")]
+    affinities = {"same_token": same_token_affinity(model), "offset_affinity": offset_affinity(model)}
+    heads = xr.merge([*summaries, xr.Dataset(affinities)], combine_attrs="drop_conflicts")
+    results = {
+        "qk": qk_circuits(model, normalisation="linearised", at=batch),
+        "ov": ov_circuits(model, normalisation="linearised", at=batch),
+        "heads": heads,
+        "patterns": predict_patterns(model, batch),
+        "removal": predict_removal(model, batch, reference=reference),
+    }
+    return results | ({"composition": composition(model, seed=seed)} if model.cfg.n_layers > 1 else {})

@@ -3,29 +3,23 @@
 LayerNorm gives w * (x - mean(x)) / sigma(x) + b. All of it except the division by sigma is linear, and can be moved
 into the matrices that read: W_Q becomes C diag(w) W_Q, where C subtracts the mean over the residual stream, and b_Q
 becomes b_Q + b W_Q; likewise for keys, values and the unembedding. The matrices that write (W_E, W_pos, W_O) are
-centred, since no reader sees their mean. Root-mean-square normalisation has no centring and no bias; without
-normalisation the weights stay as they are. The folding is the one of Elhage et al. 2021 and of TransformerLens
-(`fold_ln`, `center_writing_weights`); the model is not changed. Value biases stay with their heads, and the unembedding
-is not centred over the vocabulary.
+centred, since no reader sees their mean. This is the folding of Elhage et al. 2021 and of TransformerLens (`fold_ln`,
+`center_writing_weights`); the model is not changed, and the unembedding is not centred over the vocabulary.
 
 What is left is the division by sigma, the root of the variance plus eps. Results say what is done about it:
 
 - `folded`: sigma is left out (1). Shapes and signs of circuits are right, their size is not.
-- `linearised`: sigma is frozen at its mean over the sequences and positions of a batch, one number per layer. Sizes
-  are typical of the batch; what varies with sigma from place to place is lost, and so is its derivative.
-- `actual`: sigma of every position of every sequence. This is exact, and no longer one matrix: it is for predictions
-  on given sequences. In the first layer sigma depends on the token and the position only.
+- `linearised`: sigma is frozen at its mean over a batch, one number per layer. Sizes are typical of the batch.
+- `actual`: sigma of every position of every sequence. This is exact, and no longer one matrix.
 
 With x = W_E[token] + W_pos[pos] in place of the residual stream, the score of a query i and a key j falls into nine
 parts, (W_E[t_i] + W_pos[i] + bias) W_Q W_K^T (W_E[t_j] + W_pos[j] + bias)^T / attn_scale, and what a head writes
 into the logits into three, (W_E[t_j] + W_pos[j] + bias) W_V W_O W_U, times the attention to j. Here `bias` stands for
-b_Q, b_K and b_V themselves. Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
+b_Q, b_K and b_V themselves (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits").
 
-*Shows*, for the first layer, all there is: the parts add up to the score, exactly, and weighted with the pattern to the
-head's direct contribution to the logits (with normalisation: once divided by the sigmas). *Does not show*, for later
-layers, what earlier heads and MLPs contribute: there the parts are the direct path from the embeddings only. Nor does
-it show what the head is needed for (`head_predictions`). The parts `token_bias`, `pos_bias` and `bias_bias` are the
-same for all keys of a query, so that they change no pattern.
+*Shows*, for the first layer, all there is: the parts add up to the score, and weighted with the pattern to the head's
+direct contribution to the logits (once divided by the sigmas). *Does not show*, for later layers, what earlier heads
+and MLPs contribute, nor what the head is needed for.
 """
 
 import math
@@ -66,12 +60,11 @@ NORMALISATIONS: tuple[Normalisation, ...] = (*FROZEN, "actual")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EffectiveWeights:
-    """Folded weights of some layers, in float64.
+    """Folded weights of some `layers`, in float64.
 
-    `layers` are those that the axis `layer` holds. `W_pos` is None where positions are not added to the residual stream
-    (rotary, say). Products of queries and keys are divided by `attn_scale`. The residual stream is divided by sigma
-    before it is read if `normalised`; sigma is that of the centred stream (LayerNorm) if `centred`. `eps` is added to
-    the variance under the root.
+    `W_pos` is None where positions are not added to the residual stream (rotary, say). Products of queries and keys are
+    divided by `attn_scale`. The stream is divided by sigma before it is read if `normalised`; sigma is that of the
+    centred stream (LayerNorm) if `centred`.
     """
 
     layers: tuple[int, ...]
@@ -94,8 +87,7 @@ class EffectiveWeights:
         """The divisor of normalisation for this residual stream; one without normalisation."""
         if not self.normalised:
             return torch.ones_like(residual[..., 0])
-        if self.centred:
-            residual = residual - residual.mean(-1, keepdim=True)
+        residual = residual - residual.mean(-1, keepdim=True) if self.centred else residual
         return (residual.pow(2).mean(-1) + self.eps).sqrt()
 
     @property
@@ -105,7 +97,7 @@ class EffectiveWeights:
 
     @property
     def description(self) -> str:
-        """For a result's attribute `weights`."""
+        """The processing of the weights, for results."""
         if not self.normalised:
             return "unprocessed"
         return "LayerNorm folded" if self.centred else "gain of RMS normalisation folded"
@@ -115,8 +107,8 @@ class EffectiveWeights:
 def effective_weights(model: HookedModel, layers: Sequence[int] | None = None) -> EffectiveWeights:
     """The folded weights of a model, whose own weights stay as they are.
 
-    Attention scores and logits of the model must be products of weight matrices (up to sigma). Raises InputError where
-    they are not, a weight is not finite, or there is no such layer.
+    Raises InputError where attention scores and logits are no products of weight matrices (up to sigma), a weight is
+    not finite, or there is no such layer.
     """
     _check_supported(model.cfg)
     chosen = tuple(chosen_indices("layers", layers, model.cfg.n_layers))
@@ -160,16 +152,13 @@ def _check_supported(cfg: Any) -> None:
         if value and value != -1:  # TransformerLens writes -1 for a cap that is off
             raise InputError(f"the model {words} ({name}={value!r}), {way_out}")
     if getattr(cfg, "n_key_value_heads", None) not in (None, cfg.n_heads):
-        raise InputError(
-            f"the model has grouped-query attention ({cfg.n_heads} heads share {cfg.n_key_value_heads} keys and "
-            "values), which is not supported; take a model with as many keys as heads"
-        )
+        given = f"{cfg.n_heads} heads share {cfg.n_key_value_heads} keys and values"
+        raise InputError(f"the model has grouped-query attention ({given}); take a model with as many keys as heads")
 
 
 def _attn_scale(cfg: Any, layer: int) -> float:
-    scale = 1.0
-    if cfg.use_attn_scale:
-        scale = cfg.attn_scale if cfg.attn_scale > 0 else math.sqrt(cfg.d_head)  # -1: not yet filled in
+    own = cfg.attn_scale if cfg.attn_scale > 0 else math.sqrt(cfg.d_head)  # -1: not yet filled in
+    scale = own if cfg.use_attn_scale else 1.0
     return scale * (layer + 1) if getattr(cfg, "scale_attn_by_inverse_layer_idx", False) else scale
 
 
@@ -206,10 +195,7 @@ def _finite(name: str, weight: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sigmas:
-    """Sigma before attention of every chosen layer, and before the unembedding.
-
-    The first axes are `batch pos` for actual values; frozen ones have length one there.
-    """
+    """Sigma before attention of every chosen layer, and before the unembedding; frozen ones have a single row."""
 
     layer: Float[Tensor, "batch pos layer"]
     final: Float[Tensor, "batch pos"]
@@ -223,10 +209,9 @@ def recorded(
     kinds: Sequence[str] = (),
     frozen: Sigmas | None = None,
 ) -> tuple[dict[str, Float[Tensor, "batch ..."]], Sigmas]:
-    """Activations on a batch, in float64: of attention, and the residual streams that sigmas are read from.
+    """Activations of attention of some `kinds`, such as `q`, in float64, and sigmas: `frozen`, or of every position.
 
-    `weights` name the layers, `kinds` the activations of attention, such as `q` or `pattern`. Without `frozen`, sigmas
-    are those of every position of the batch. Raises InputError where one is not finite.
+    Raises InputError where one is not finite.
     """
     streams = [f"blocks.{layer}.hook_resid_pre" for layer in weights.layers]
     streams.append(f"blocks.{model.cfg.n_layers - 1}.hook_resid_post")
@@ -258,10 +243,8 @@ def frozen_sigmas(
     real = at.real.to(actual.final)  # every sequence counts by its weight, however long it is
     share = (row_weight(at) / row_weight(at).sum()).to(actual.final)[:, None] * real / real.sum(1, keepdim=True)
 
-    def mean(sigma: Float[Tensor, "batch pos *layer"]) -> Float[Tensor, "1 1 *layer"]:
-        return torch.einsum("bp,bp...->...", share, sigma)[None, None]
-
-    return Sigmas(layer=mean(actual.layer), final=mean(actual.final))
+    layer, final = (torch.einsum("bp,bp...->...", share, sigma)[None, None] for sigma in (actual.layer, actual.final))
+    return Sigmas(layer=layer, final=final)
 
 
 def row_weight(batch: Batch) -> Float[Tensor, " batch"]:
@@ -276,8 +259,8 @@ def described(weights: EffectiveWeights, normalisation: Normalisation, at: Batch
         "linearised": "sigma frozen at its mean over a batch, one number per layer",
         "actual": "sigma of every position of every sequence",
     }
-    result: dict[str, str | int] = {"weights": weights.description}
-    result["normalisation"] = f"{normalisation}: {words[normalisation]}" if weights.normalised else "none"
+    how = f"{normalisation}: {words[normalisation]}" if weights.normalised else "none"
+    result: dict[str, str | int] = {"weights": weights.description, "normalisation": how}
     if normalisation == "linearised" and weights.normalised and at is not None:
         result["n_frozen_at"] = len(at)
     return result
@@ -287,7 +270,6 @@ Source = Literal["token", "pos"]
 SOURCES: tuple[Source, ...] = ("token", "pos")
 MAX_ENTRIES = 2**24
 """Numbers in one result (128 MiB)."""
-
 _Sources = dict[str, tuple[list[int], Float[Tensor, "source d_model"]]]
 
 
@@ -304,19 +286,14 @@ def qk_circuits(
 ) -> xr.Dataset:
     """The addition of each part of a query and of a key to the attention score.
 
-    Weights are folded, not changed. `folded` leaves sigma out; `linearised` freezes it at its mean over `at`. Without
-    positions in the residual stream only the part `token` can be read. `tokens`, `positions` and `layers` restrict the
-    read.
+    `folded` leaves sigma out; `linearised` freezes it at its mean over `at`. Without positions in the residual stream
+    only the part `token` can be read. `tokens`, `positions` and `layers` restrict the read. Raises InputError where the
+    model is not supported, its positions are wanted and are no matrix, an index is out of range, or the result would
+    have more than 2^24 numbers.
 
-    Returns:
-        Variables `<query part>_<key part>` for the parts token, pos and bias, over (layer, head) and, as they have
-        them, (query_token or query_pos, key_token or key_pos), in attention scores: divided by attn_scale, before
-        the softmax. `sigma` (layer) is what both sides were divided by. In a rotary model token_token is the score at
-        one and the same position.
-
-    Raises:
-        InputError: The model is not supported, its positions are wanted and are no matrix, an index is out of
-            range, or the result would have more than 2^24 numbers.
+    Returns variables `<query part>_<key part>` for the parts token, pos and bias, over (layer, head) and, as they have
+    them, (query_token or query_pos, key_token or key_pos), in attention scores: divided by attn_scale, before the
+    softmax. `sigma` (layer) is what both sides were divided by. In a rotary model token_token is at one position.
     """
     weights = effective_weights(model, layers)
     sources = _sources(weights, model, parts, tokens, positions)
@@ -357,11 +334,9 @@ def ov_circuits(
 
     Arguments and errors as for `qk_circuits`; `logits` chooses among the outputs.
 
-    Returns:
-        `token_logit` (layer, head, source_token, logit), `pos_logit` (layer, head, source_pos, logit), `bias_logit`
-        (layer, head, logit): b_V through W_O and W_U, whatever the head attends to. In logits, up to a constant that
-        all logits of a source may share. `sigma` (layer) is what the source was divided by (the bias is not);
-        everything is divided by attribute `sigma_final`, too.
+    Returns `token_logit` (layer, head, source_token, logit), `pos_logit` (layer, head, source_pos, logit), `bias_logit`
+    (layer, head, logit): b_V through W_O and W_U. In logits, up to a constant that all logits of a source may share.
+    `sigma` (layer) is what the source was divided by (the bias is not), attribute `sigma_final` what everything was.
     """
     weights = effective_weights(model, layers)
     sources = _sources(weights, model, parts, tokens, positions)
@@ -374,9 +349,8 @@ def ov_circuits(
     variables = {}
     for part, (_, embedding) in sources.items():
         logit = embedding @ weights.W_V / sigma[:, None, None, None] @ written
-        variables[f"{part}_logit"] = xr.DataArray(
-            logit.cpu().numpy(), dims=("layer", "head", f"source_{part}", "logit")
-        )
+        dims = ("layer", "head", f"source_{part}", "logit")
+        variables[f"{part}_logit"] = xr.DataArray(logit.cpu().numpy(), dims=dims)
     bias = (weights.b_V[:, :, None] @ written)[:, :, 0]
     variables["bias_logit"] = xr.DataArray(bias.cpu().numpy(), dims=("layer", "head", "logit"))
     coords = {f"source_{part}": chosen for part, (chosen, _) in sources.items()} | {"logit": outputs}
@@ -400,11 +374,8 @@ def _sources(
         result["token"] = (chosen, weights.W_E[chosen])
     if "pos" in parts:
         if weights.W_pos is None:
-            kind = model.cfg.positional_embedding_type
-            raise InputError(
-                f"the model's positions are {kind}: not added to the residual stream, so that their circuits are no "
-                "matrices; pass parts=['token']"
-            )
+            how = f"{model.cfg.positional_embedding_type}: not added to the residual stream"
+            raise InputError(f"the model's positions are {how}, so that they have no circuits; pass parts=['token']")
         chosen = chosen_indices("positions", positions, len(weights.W_pos))
         result["pos"] = (chosen, weights.W_pos[chosen])
     return result
@@ -412,10 +383,8 @@ def _sources(
 
 def _check_size(n_entries: int) -> None:
     if n_entries > MAX_ENTRIES:
-        raise InputError(
-            f"full circuits must have at most {MAX_ENTRIES:,} entries; these have {n_entries:,}; choose tokens=, "
-            "positions= or layers=, or read them factored (spectra, singular_tokens)"
-        )
+        way_out = "choose tokens=, positions= or layers=, or read them factored (spectra, singular_tokens)"
+        raise InputError(f"full circuits have at most {MAX_ENTRIES:,} entries; these have {n_entries:,}; {way_out}")
 
 
 def _dataset(

@@ -52,6 +52,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.engine.budget import LOG_PROBS, output_width, rows_at_once
+from mnemoscope.interventions.measurement import weights_of
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.run import run_at
 
@@ -220,7 +221,7 @@ def interchange_accuracy(
             "agreement": causal.agreement(pairs.clean, d_vocab),
             "follows": float(follows),
             "kl_unit": "nats",
-            "weights": "LayerNorm folded" if str(model.cfg.normalization_type).endswith("Pre") else "unprocessed",
+            "weights": weights_of(model),
         },
     )
 

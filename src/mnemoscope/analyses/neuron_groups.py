@@ -43,21 +43,53 @@ from torch import Tensor
 
 from mnemoscope.analyses.ablation.removal import Removal
 from mnemoscope.analyses.neuron_removal import N_ERRORS, group_effects, neuron_effects, neuron_shares
-from mnemoscope.analyses.neurons import (
-    NeuronActivity,
-    family,
-    neuron_activity,
-    neuron_keys,
-    neuron_values,
-    selectivity,
-    top_rows,
-)
+from mnemoscope.analyses.neurons import NeuronActivity, family, neuron_activity, neuron_keys, neuron_values, selectivity
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.information import quantised
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import Skills
+
+
+def top_inputs(activity: NeuronActivity, *, n: int = 10) -> xr.Dataset:
+    """The rows at which each neuron is most active.
+
+    Fewer than `n` where there are not as many rows; of equals the earlier row comes first. Raises InputError for n
+    below one.
+
+    Returns:
+        `active`, over (neuron, rank): whether there is such a row with an activation above zero; and where there is:
+        `activation`, `sequence` (the row of `activity.batch`) and `pos` over (neuron, rank), `inputs` over (neuron,
+        rank, input_pos), `latents` over (neuron, rank, latent). Elsewhere activations and latents are NaN and the
+        others -1.
+    """
+    in_range("n", n, 1, math.inf)
+    rows = top_rows(activity, n)
+    activation = activity.activation.gather(0, rows.clamp(min=0).T).T
+    known = torch.stack(list(activity.latents.values()), -1).double()
+    place = ("neuron", "rank")
+    arrays = {
+        "active": (place, rows >= 0, False),
+        "activation": (place, activation, torch.nan),
+        "sequence": (place, activity.sequence[rows], -1),
+        "pos": (place, activity.pos[rows], -1),
+        "inputs": ((*place, "input_pos"), activity.batch.inputs[activity.sequence[rows]], -1),
+        "latents": ((*place, "latent"), known[rows], torch.nan),
+    }
+    variables = {}
+    for name, (dims, values, absent) in arrays.items():
+        absent_here = (rows < 0).view(*rows.shape, *[1] * (values.ndim - 2))
+        variables[name] = (dims, values.masked_fill(absent_here, absent).cpu().numpy())
+    coords = {"neuron": range(len(rows)), "rank": range(1, rows.shape[1] + 1), "latent": list(activity.latents)}
+    return xr.Dataset(variables, coords=coords, attrs={"layer": activity.layer, "n": len(activity.batch)})
+
+
+def top_rows(activity: NeuronActivity, n: int) -> Int[Tensor, "neuron rank"]:
+    """The rows of the `n` highest activations, the highest first; -1 where the neuron is not active."""
+    steps = quantised(activity.activation)
+    ordered, rows = steps.sort(dim=0, descending=True, stable=True)
+    return rows.masked_fill(ordered <= 0, -1)[:n].T
 
 
 def neuron_agreement(

@@ -67,6 +67,13 @@ from mnemoscope.engine.budget import rows_at_once
 from mnemoscope.interventions.regions import positions
 
 _NORMALISATIONS = (None, "LN", "LNPre", "RMS", "RMSPre")
+_REFUSED = {
+    "attn_only": "has no MLP (attn_only), so it has no neurons; take a model with one",
+    "gated_mlp": "has a gated MLP, in which a neuron has two keys; take a model whose MLP is W_in and W_out",
+    "num_experts": "has a mixture of experts as MLP; take a model whose MLP is W_in and W_out",
+    "parallel_attn_mlp": "has its MLP beside the attention; take a model whose MLP comes after it",
+    "use_normalization_before_and_after": "normalises what its MLP writes; take a model that adds it as it is",
+}
 
 
 def mlp_block(model: HookedModel, layer: int) -> Any:
@@ -77,16 +84,9 @@ def mlp_block(model: HookedModel, layer: int) -> Any:
     """
     cfg = model.cfg
     in_range("layer", layer, 0, cfg.n_layers - 1)
-    if cfg.attn_only:
-        raise InputError("the model has no MLP (attn_only), so it has no neurons; take a model with one")
-    if getattr(cfg, "gated_mlp", False):
-        raise InputError("the model's MLP is gated: a neuron has two keys; take a model whose MLP is W_in and W_out")
-    if getattr(cfg, "num_experts", None):
-        raise InputError("the model's MLP is a mixture of experts; take a model whose MLP is W_in and W_out")
-    if getattr(cfg, "parallel_attn_mlp", False):
-        raise InputError("the model's MLP stands beside the attention; take a model whose MLP comes after it")
-    if getattr(cfg, "use_normalization_before_and_after", False):
-        raise InputError("the model normalises what its MLP writes; take a model that adds it as it is")
+    for name, words in _REFUSED.items():
+        if getattr(cfg, name, None):
+            raise InputError(f"the model {words}")
     one_of("the model's normalization_type", cfg.normalization_type, _NORMALISATIONS)
     for name, value in model.named_parameters():
         if value.isnan().any():
@@ -114,8 +114,8 @@ def neuron_keys(
 ) -> xr.Dataset:
     """The gain of each neuron's pre-activation from every input of the model, in units of the pre-activation.
 
-    The model has attention before the MLP. Raises InputError where it has no MLP of this kind, an index does not exist,
-    the weights hold NaN, or the result would be larger than a gigabyte.
+    Raises InputError where the model has no MLP of this kind, an index does not exist, the weights hold NaN, or the
+    result would be larger than a gigabyte.
 
     Returns:
         `key_token` over (neuron, token), `key_head_token` over (neuron, head, token), `key_bias` and `bias` over
@@ -205,11 +205,10 @@ def _dataset(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeuronActivity:
-    """The activity of a layer's neurons, as `neuron_activity` records it.
+    """The activity (`post`, float64) of a layer's neurons, as `neuron_activity` records it.
 
-    `batch` are the sequences that weigh something, `activation` the values after the activation function (`post`),
-    float64. Each row has its `sequence` (row of `batch`), its position `pos` in it, what is known there (`latents`),
-    and a weight; `weights` add up to one.
+    `batch` are the sequences that weigh something. Each row has its `sequence` (row of `batch`), its position `pos` in
+    it, what is known there (`latents`), and a weight; `weights` add up to one.
     """
 
     layer: int
@@ -227,10 +226,10 @@ def neuron_activity(
 ) -> NeuronActivity:
     """Record a layer's neurons.
 
-    The MLP has two matrices. Weights of the batch are the probabilities; sequences of weight zero and padding are left
-    out. `pos` is positions, negative ones from the end, or the name of a latent that holds one a sequence. None is the
-    last scored one; of padded sequences each one's own. Raises InputError where the model has no such neurons, is too
-    small, or gives NaN, a position does not exist, or nothing in the batch is scored or weighs anything.
+    Weights of the batch are the probabilities; sequences of weight zero and padding are left out. `pos` is positions,
+    negative ones from the end, or the name of a latent that holds one a sequence. None is the last scored one; of
+    padded sequences each one's own. Raises InputError where the model has no such neurons, is too small, or gives NaN,
+    a position does not exist, or nothing in the batch is scored or weighs anything.
     """
     mlp_block(model, layer)
     check_fits(model, batch)
@@ -359,46 +358,6 @@ def selectivity(
     }
     variables = {name: (dims, values.cpu().numpy()) for name, (dims, values) in arrays.items()}
     return xr.Dataset(variables, coords={"neuron": range(states.shape[1]), "latent": names}, attrs=attrs)
-
-
-def top_inputs(activity: NeuronActivity, *, n: int = 10) -> xr.Dataset:
-    """The rows at which each neuron is most active.
-
-    Fewer than `n` where there are not as many rows; of equals the earlier row comes first. Raises InputError for n
-    below one.
-
-    Returns:
-        `active`, over (neuron, rank): whether there is such a row with an activation above zero; and where there is:
-        `activation`, `sequence` (the row of `activity.batch`) and `pos` over (neuron, rank), `inputs` over (neuron,
-        rank, input_pos), `latents` over (neuron, rank, latent). Elsewhere activations and latents are NaN and the
-        others -1.
-    """
-    in_range("n", n, 1, math.inf)
-    rows = top_rows(activity, n)
-    activation = activity.activation.gather(0, rows.clamp(min=0).T).T
-    known = torch.stack(list(activity.latents.values()), -1).double()
-    place = ("neuron", "rank")
-    arrays = {
-        "active": (place, rows >= 0, False),
-        "activation": (place, activation, torch.nan),
-        "sequence": (place, activity.sequence[rows], -1),
-        "pos": (place, activity.pos[rows], -1),
-        "inputs": ((*place, "input_pos"), activity.batch.inputs[activity.sequence[rows]], -1),
-        "latents": ((*place, "latent"), known[rows], torch.nan),
-    }
-    variables = {}
-    for name, (dims, values, absent) in arrays.items():
-        absent_here = (rows < 0).view(*rows.shape, *[1] * (values.ndim - 2))
-        variables[name] = (dims, values.masked_fill(absent_here, absent).cpu().numpy())
-    coords = {"neuron": range(len(rows)), "rank": range(1, rows.shape[1] + 1), "latent": list(activity.latents)}
-    return xr.Dataset(variables, coords=coords, attrs={"layer": activity.layer, "n": len(activity.batch)})
-
-
-def top_rows(activity: NeuronActivity, n: int) -> Int[Tensor, "neuron rank"]:
-    """The rows of the `n` highest activations, the highest first; -1 where the neuron is not active."""
-    steps = quantised(activity.activation)
-    ordered, rows = steps.sort(dim=0, descending=True, stable=True)
-    return rows.masked_fill(ordered <= 0, -1)[:n].T
 
 
 def _states(activity: NeuronActivity, n_states: int | None) -> Int[Tensor, "row neuron"]:

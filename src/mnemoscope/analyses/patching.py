@@ -53,9 +53,17 @@ from mnemoscope.core.site import EMBEDDINGS, Kind
 from mnemoscope.engine.budget import roomy
 from mnemoscope.interventions.cells import Method, grid, sweep
 from mnemoscope.interventions.edge_states import Freeze, sweep_states
-from mnemoscope.interventions.edge_streams import plan_edges
 from mnemoscope.interventions.graph import Embeddings, State, chosen_edges, of_edge, parts_of, states
-from mnemoscope.interventions.measurement import DIRECTIONS, Direction, Plan, Question, SweepResult, measured
+from mnemoscope.interventions.measurement import (
+    DIRECTIONS,
+    Direction,
+    Plan,
+    Question,
+    SweepResult,
+    measured,
+    weights_of,
+)
+from mnemoscope.interventions.streams import plan_edges
 
 MIN_ERRORS = 2.0
 """Standard errors that the mean difference between clean and corrupted must exceed to be more than noise."""
@@ -121,10 +129,7 @@ def asked(
     max_bytes: int | None,
     seed: int,
 ) -> Question:
-    """The question of a sweep over pairs; arguments as for `patch`.
-
-    Raises InputError where a name is missing or occurs twice, or the model is too small for the prompts.
-    """
+    """The question of a sweep over pairs; arguments as for `patch`, and InputError for those that do not fit."""
     metrics = metrics_of(vectors=pairs.clean.has_vectors)[:1] if metrics is None else metrics
     budget = roomy(model) if max_bytes is None else max_bytes
     question = Question(model=model, pairs=pairs, metrics=metrics, directions=directions, max_bytes=budget, seed=seed)
@@ -135,13 +140,8 @@ def asked(
 def labelled(
     question: Question, swept: SweepResult, axes: Mapping[str, Sequence[int] | Sequence[str]], *, intervention: str
 ) -> xr.Dataset:
-    """The measurements of a sweep, as `patch` returns them.
-
-    The sweep's cells are in the order of the axes, the last one running fastest; without axes there is one cell.
-    `intervention` says in words what was done.
-    """
+    """The measurements of a sweep, as `patch` returns them; cells are in the order of the axes, the last fastest."""
     pairs, metrics = question.pairs, question.metrics
-    folded = str(question.model.cfg.normalization_type).endswith("Pre")
     value = swept.value.unflatten(2, [len(labels) for labels in axes.values()]) if axes else swept.value[:, :, 0]
     return xr.Dataset(
         {
@@ -163,7 +163,7 @@ def labelled(
             "pairs": pairs.name,
             "n": len(pairs),
             "method": swept.method,
-            "weights": "LayerNorm folded" if folded else "unprocessed",
+            "weights": weights_of(question.model),
         },
     )
 
@@ -242,23 +242,13 @@ def patch_edges(
 ) -> xr.Dataset:
     """Patch edges one at a time.
 
-    Args:
-        model: A HookedTransformer whose parts add up in the residual stream; hooks that are on it stay and act.
-        pairs: Clean and corrupted prompts; metrics read at their scored positions.
-        chosen: The edges; an edge with positions is patched there only. None: every edge of the model.
-        embeddings: For every edge: token and positional embeddings are one writer (`together`) or two (`apart`).
-        metrics: The value of a prompt is the mean over its scored positions.
-        directions: `noising`, `denoising`, or both.
-        effect: `total`: all that follows from the reader's change; `direct`: what it does to the logits by itself.
-        between: `mlps`: MLPs between writer and reader see the other output too, and what they then write goes to the
-            reader alone; `nothing`: the edge by itself.
-        freeze: `attention` keeps all patterns of the unchanged run, `layer_norm` the scales of all normalisations.
-        max_bytes: Bound on what is allocated on the way, the result excepted; it does not change it. None: as for
-            `patch`.
-        method: `stream` continues from the changed residual stream, much faster, for causal models of the engine
-            without hooks and nothing frozen; `hooks` works for all; `auto` takes the first where it can. The results
-            are the same.
-        seed: For the check that metrics do not move with a constant added to the logits.
+    The model is a HookedTransformer whose parts add up in the residual stream. `pairs`, `metrics`, `directions`,
+    `max_bytes` and `seed` are as for `patch`, and so is `method`: `stream` also needs nothing frozen or in between.
+    `chosen` are the edges, each everywhere or at its positions only; None: every edge of the model, with token and
+    positional embeddings as one writer (`embeddings="together"`) or two (`apart`). `effect` is `total`, all that
+    follows from the reader's change, or `direct`, what it does to the logits by itself. With `between="mlps"` MLPs
+    between writer and reader see the other output too, and what they then write goes to the reader alone. `freeze`:
+    `attention` keeps all patterns of the unchanged run, `layer_norm` the scales of all normalisations.
 
     Returns:
         `value` over (direction, metric, edge, prompt), `clean` and `corrupted` over (metric, prompt), as
@@ -339,14 +329,11 @@ _ENDS = ("reader", "through", "writer")
 
 
 def edges_by_role(result: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
-    """A result over `edge` with the names of heads replaced.
+    """A result over `edge` with the names of heads replaced; `component` holds the edges as they were.
 
-    The result has `writer`, `reader` and `through` along `edge`. `named` maps heads (`L0H1`) to roles
-    (`analyses.roles`); edges of heads that it does not name are left out. Raises InputError where the result has no
-    edges, or two heads have the same role.
-
-    Edges by role are ordered by readers and writers: embeddings, heads in the order of `named`, MLPs, logits.
-    `component` holds the edges as they were.
+    `named` maps heads (`L0H1`) to roles (`analyses.roles`); edges of heads that it does not name are left out. Edges by
+    role are ordered by readers and writers: embeddings, heads in the order of `named`, MLPs, logits. Raises InputError
+    where the result has no edges, or two heads have the same role.
     """
     if "edge" not in result.dims:
         raise InputError(

@@ -48,6 +48,7 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import ATTENTION, BY_HEAD, Site
 from mnemoscope.engine.budget import MAX_BYTES, float_bytes
 from mnemoscope.interventions.graph import check_exists
+from mnemoscope.interventions.measurement import weights_of
 from mnemoscope.interventions.recordings import read, recorded, results
 from mnemoscope.interventions.regions import region
 
@@ -55,10 +56,7 @@ Values = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos"]
 
 
 def with_latent(batch: Batch, name: str, values: Tensor) -> Batch:
-    """The same sequences with a further latent, `batch` or `batch pos`.
-
-    Raises InputError where there is a latent of that name, or no value for every sequence.
-    """
+    """The same sequences with a further latent, `batch` or `batch pos`; InputError if name or length is wrong."""
     if name in batch.latents:
         raise InputError(f"the batch has a latent {name} already; take another name")
     if len(values) != len(batch):
@@ -70,7 +68,7 @@ def latent_values(batch: Batch, name: str) -> Values:
     """A latent at every position: classes as whole numbers, numbers in float64.
 
     `y[2]` is the second column of `y`; `token` and `target` are the batch's own, if it is of tokens. Raises InputError
-    where there is no such latent, or it has neither one value per sequence nor one per position.
+    where there is no such latent, or it has no value per sequence or position.
     """
     family, column = re.fullmatch(r"(.*?)(?:\[(\d+)\])?", name, re.S).groups()  # pyright: ignore[reportOptionalMemberAccess]
     own = {} if batch.has_vectors else {"token": batch.inputs, "target": batch.targets}
@@ -142,23 +140,6 @@ def permuted(values: Values, where: Bool[Tensor, "batch pos"], stream: torch.Gen
     return result
 
 
-def partners(batch: Batch, latent: str, *, seed: int = 0) -> Int[Tensor, " batch"]:
-    """For each sequence another one in which a latent differs, from the seed's stream `partners`.
-
-    `batch.select(partners(...))` with the answers that the exchange should lead to as targets is the other side of
-    `PromptPairs`. Raises InputError where there is no such latent, it differs within a sequence, or it has one value
-    only.
-    """
-    values = latent_values(batch, latent).cpu()
-    if (values != values[:, :1]).any():
-        raise InputError(f"latent {latent} must hold one value per sequence; take another, or make pairs by hand")
-    other = values[:, :1] != values[:, 0]
-    if not other.any(1).all():
-        raise InputError(f"latent {latent} has one value in all sequences; take more sequences or another latent")
-    drawn = torch.multinomial(other.double(), 1, generator=generator(seed, "partners", latent))[:, 0]
-    return drawn.to(batch.inputs.device)
-
-
 def check_site(model: HookedModel, site: Site) -> None:
     """Refuse a site that holds no single vector per position: attention weights, or all heads at once."""
     check_exists(model, site)
@@ -180,10 +161,7 @@ def positions(site: Site, batch: Batch) -> Bool[Tensor, "batch pos"]:
 def vectors(
     model: HookedModel, batch: Batch, sites: Sequence[Site], *, dtype: torch.dtype | None = torch.double
 ) -> list[Float[Tensor, "batch pos width"]]:
-    """The activations at some sites, at all positions, one forward pass per chunk; refuses NaN and infinite ones.
-
-    Without `dtype` they have the model's own numbers.
-    """
+    """The activations at some sites, at all positions; refuses NaN and infinite ones. No `dtype`: the model's own."""
     found = recorded(model, batch, {read(site) for site in sites})
     result = [_chosen(model, site, found[read(site)]) for site in sites]
     result = [x if dtype is None else x.to(dtype) for x in result]
@@ -191,11 +169,6 @@ def vectors(
         if not activation.isfinite().all():
             raise InputError(f"the activations at {site} hold NaN or infinity; check the model's weights")
     return result
-
-
-def weights_of(model: HookedModel) -> str:
-    """The processing of a model's weights, for results."""
-    return "LayerNorm folded" if str(model.cfg.normalization_type).endswith("Pre") else "unprocessed"
 
 
 def _chosen(model: HookedModel, site: Site, activation: Tensor) -> Tensor:
@@ -221,9 +194,8 @@ _ITERATIONS = 2000
 def fitted(x: Float[np.ndarray, "row width"], y: Shaped[np.ndarray, " row"], penalty: float = PENALTY) -> Pipeline:
     """A probe fitted to rows; floating `y` are numbers, others classes.
 
-    With z the standardised inputs it minimises the sum over rows of the loss plus a penalty on the coefficients w. This
-    is -log p(y | z) + penalty / 2 |w|^2 for classes, (y - w.z - b)^2 + penalty |w|^2 for numbers. The penalty must be
-    above zero.
+    With z the standardised inputs it minimises the sum over rows of -log p(y | z), plus penalty / 2 |w|^2, for classes,
+    and of (y - w.z - b)^2, plus penalty |w|^2, for numbers.
     """
     in_range("penalty", penalty, 1e-12, float("inf"))
     scaler = StandardScaler().fit(x)

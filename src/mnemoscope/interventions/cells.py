@@ -14,7 +14,7 @@ across layers. Cells whose activation is bit for bit the same in both runs, or t
 are not run.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby, product
@@ -28,7 +28,7 @@ from torch import Tensor
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, Kind, Site
-from mnemoscope.engine.attention import Attention, Past
+from mnemoscope.engine.attention import Attention
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.graph import n_kv_heads
 from mnemoscope.interventions.measurement import (
@@ -41,7 +41,8 @@ from mnemoscope.interventions.measurement import (
     recorded_plan,
 )
 from mnemoscope.interventions.reading import at_columns, unembedding
-from mnemoscope.interventions.recordings import Place, Run, engine_run, recorded_run, repeated
+from mnemoscope.interventions.recordings import Place, Run, recorded_run, repeated
+from mnemoscope.interventions.streams import LASTING, Stream, continued_plan, entry
 from mnemoscope.interventions.writing import check_written, writing
 
 AXES: dict[Kind, tuple[str, ...]] = {
@@ -78,7 +79,7 @@ class Grid:
     @property
     def layers(self) -> tuple[int | None, ...]:
         """The layers that are patched; one None for embeddings."""
-        return self.labels[self.axes.index("layer")] if "layer" in self.axes else (None,)
+        return self.by_axis.get("layer", (None,))
 
     @property
     def position_axis(self) -> str | None:
@@ -102,11 +103,9 @@ class Grid:
 def grid(
     model: HookedModel, kind: Kind, over: Sequence[str], *, n_pos: int, only: Mapping[str, Sequence[int]] | None = None
 ) -> Grid:
-    """The grid of a sweep over some axes of an activation; for `result` it is that of z, from which `result` follows.
+    """The grid of a sweep; for `result` it is that of z, from which `result` follows. Axes not in `only` are complete.
 
-    Every kind but the embeddings has the axis `layer`, which must be swept. `only` gives the numbers along an axis; an
-    axis that it does not name is swept completely. Raises InputError where the kind has no such axis, or a number lies
-    outside.
+    Raises InputError where the kind has no such axis, or a number lies outside.
     """
     kind, only = "z" if kind == "result" else kind, only or {}
     one_of("kind", kind, KINDS)
@@ -182,14 +181,9 @@ _READS: Mapping[Kind, tuple[Kind, ...]] = {
     "pattern": ("pattern", "v"),
     "scores": ("scores", "v"),
 }
-LASTING: tuple[Kind, ...] = ("k", "v")
-"""Kinds that, patched at one position, act at all later ones of the same layer."""
 
 Heads = Mapping[Kind, Tensor]
 """Activations of the heads of a layer: `prompt head_index pos d_head`, or `prompt head_index query key`."""
-
-_BEFORE: tuple[Kind, ...] = (*EMBEDDINGS, "resid_pre")
-_AFTER: tuple[Kind, ...] = (*BY_NEURON, "mlp_out", "resid_post")
 
 
 Method = Literal["auto", "stream", "hooks"]
@@ -197,8 +191,7 @@ Method = Literal["auto", "stream", "hooks"]
 
 def sweep(question: Question, grid: Grid, *, method: Method = "auto") -> SweepResult:
     """Patch every cell of a grid; `stream` or `hooks` insist on one method, which may be refused."""
-    how = plan(question, grid, method)
-    return measured(question, len(grid.cells), how)
+    return measured(question, len(grid.cells), plan(question, grid, method))
 
 
 @torch.no_grad()
@@ -209,80 +202,19 @@ def plan(question: Question, grid: Grid, method: Method) -> Plan[Run]:
     if isinstance(weights, Transformer) and grid.kind == "pre" and weights.is_gated:
         weights = "in a gated MLP the effect of pre depends on what it gates"
     if isinstance(weights, Transformer):
-        return stream_plan(question, weights, grid)
+
+        def patched(run: Stream, chunk: Chunk[Run], n_cells: Callable[[int], int]) -> Iterator[Patched]:
+            return EachCell(run=run, source=chunk.source, grid=grid).patched(n_cells)
+
+        return continued_plan(question, weights, places(weights, grid), patched, question.sizes.continued)
     if method == "stream":
         raise InputError(f"method must be 'auto' or 'hooks' for this model, because {weights}; got 'stream'")
     return hooks_plan(question, grid, reason=weights)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stream:
-    """A run that is patched, recorded at `places`, with its keys and values: ready to be continued from anywhere.
-
-    `read` are the positions whose logits are wanted, ascending.
-    """
-
-    weights: Transformer
-    base: Run
-    past: Sequence[Past]
-    read: Int[Tensor, " read"]
-
-
-def stream(weights: Transformer, base: Run, read: Int[Tensor, " read"]) -> Stream:
-    """Lay out the keys and values of a run."""
-    past = []
-    for index, block in enumerate(weights.blocks):
-        k, v = (base[kind, index].transpose(1, 2).contiguous() for kind in LASTING)
-        past.append(Past(k=block.attention.turned(k, slice(k.shape[2])), v=v))
-    return Stream(weights=weights, base=base, past=past, read=read.to(weights.b_u.device))
-
-
-def continued_plan(
-    question: Question,
-    weights: Transformer,
-    places: Collection[Place],
-    patched: Callable[[Stream, Chunk[Run], Callable[[int], int]], Iterator[Patched]],
-    size: Callable[[int], int],
-) -> Plan[Run]:
-    """Plan cells that are continued from the changed stream, within the budget.
-
-    `patched` gives the logits of every cell that may matter. It gets the run that is patched, a chunk, and the number
-    of cells to run at once by their first position. `size` gives the bytes of one cell on one prompt by its first
-    position.
-    """
-
-    def within(chunk: Chunk[Run], room: int) -> Iterator[Patched]:
-        at_once = min(room, question.best_bytes) // len(chunk.batch)
-        run = stream(weights, chunk.base, question.read)
-        return patched(run, chunk, lambda start: max(1, at_once // size(start)))
-
-    record, copied = partial(engine_run, weights, places=places, read=question.read), weights.copied_bytes
-    return recorded_plan(question, places, record, within, method="stream", copied=copied, at_work=size(0))
-
-
-def stream_plan(question: Question, weights: Transformer, grid: Grid) -> Plan[Run]:
-    """Plan the cells of a grid; errors as for `continued_plan`."""
-
-    def patched(run: Stream, chunk: Chunk[Run], n_cells: Callable[[int], int]) -> Iterator[Patched]:
-        return EachCell(run=run, source=chunk.source, grid=grid).patched(n_cells)
-
-    recorded = places(weights, grid)
-    return continued_plan(question, weights, recorded, patched, question.sizes.continued)
-
-
-def entry(weights: Transformer, kind: Kind, layer: int | None) -> tuple[int, Place]:
-    """The point (as numbered in `engine.transformer`) at which a patch changes the stream, and the stream there."""
-    layer = layer or 0
-    if kind in _BEFORE:
-        return 2 * layer, ("resid_pre", layer)
-    if kind in _AFTER or not weights.has_middle:
-        return 2 * layer + 2, ("resid_post", layer)
-    return 2 * layer + 1, ("resid_mid", layer)
-
-
 def places(weights: Transformer, grid: Grid) -> set[Place]:
     """The places to record in both runs to patch the cells of a grid."""
-    patched: set[Place] = {(kind, layer) for layer in grid.layers for kind in _reads(grid.kind)}
+    patched: set[Place] = {(kind, layer) for layer in grid.layers for kind in _READS.get(grid.kind, (grid.kind,))}
     stream: set[Place] = {entry(weights, grid.kind, layer)[1] for layer in grid.layers}
     past: set[Place] = {(kind, layer) for layer in range(len(weights.blocks)) for kind in LASTING}
     return {*patched, *stream, *past, ("resid_pre", 0)}
@@ -304,14 +236,14 @@ class EachCell:
             size = n_cells(start)
             for first in range(0, len(numbers), size):
                 chunk = numbers[first : first + size]
-                logits = self.run.weights.resumed(*self._entered(chunk, start), self.run.past, read)
+                logits = self.run.weights.resumed(*self._changed_streams(chunk, start), self.run.past, read)
                 yield Patched(cells=chunk, first=len(self.run.read) - len(read), logits=logits)
 
     def _by_start(self) -> dict[int, list[int]]:
         """Numbers of cells by the first position that they change, in the order of their layers."""
         grid, differs = self.grid, {layer: self._differs(layer) for layer in self.grid.layers}
         is_local = grid.position_axis is not None and grid.kind not in LASTING  # changes the stream at one position
-        gathered: dict[int, list[int]] = {}
+        by_start: dict[int, list[int]] = {}
         read = set(self.run.read.tolist())
         for number, cell in sorted(enumerate(grid.cells), key=lambda each: grid.of(each[1], "layer") or 0):
             layer = grid.of(cell, "layer")
@@ -324,8 +256,8 @@ class EachCell:
                 continue
             at_end = entry(self.run.weights, grid.kind, layer)[0] >= 2 * len(self.run.weights.blocks) - 1
             if not (at_end and is_local and start not in read):
-                gathered.setdefault(start, []).append(number)
-        return gathered
+                by_start.setdefault(start, []).append(number)
+        return by_start
 
     def _differs(self, layer: int | None) -> list[bool]:
         """True at positions (or queries) where the two runs differ; equal prefixes give equal numbers, bit for bit."""
@@ -333,7 +265,7 @@ class EachCell:
         axis = 2 if self.grid.kind in ATTENTION else 1
         return changed.movedim(axis, 0).flatten(1).any(1).tolist()
 
-    def _entered(self, chunk: Sequence[int], start: int) -> tuple[Tensor, list[int]]:
+    def _changed_streams(self, chunk: Sequence[int], start: int) -> tuple[Tensor, list[int]]:
         """The changed stream of every cell at its point, and how many cells have entered up to each point."""
         run, grid = self.run, self.grid
         stream = run.base["resid_pre", 0][:, start:]
@@ -367,12 +299,12 @@ class EachCell:
             difference = act(source[kind, layer][:, patched]) - act(base[kind, layer][:, patched])
             neurons = self._chosen(cells, "neuron", 1, difference.device)
             # a neuron is a part of width 1
-            return _written(difference.mT[..., None], block.mlp.w_out[:, None], neurons)
+            return _sum_outputs(difference.mT[..., None], block.mlp.w_out[:, None], neurons)
         attn = block.attention
         heads = self._chosen(cells, "head", attn.n_sharing if kind in LASTING else 1, attn.w_o.device)
         new, old = (_heads(run, kind, layer, attn.n_sharing) for run in (source, base))
         if kind not in ATTENTION:
-            return _written(_z_change(kind, new, old, patched, attn), attn.w_o, heads)
+            return _sum_outputs(_z_change(kind, new, old, patched, attn), attn.w_o, heads)
         after, before, v = new[kind][:, :, patched], old[kind][:, :, patched], old["v"]
         if "key" in grid.axes:
             heads = torch.arange(len(attn.w_o), device=v.device).expand(len(cells), -1) if heads is None else heads
@@ -381,7 +313,7 @@ class EachCell:
             after = torch.where(torch.arange(v.shape[-2], device=v.device) == keys[:, None, None, None], after, before)
         if kind == "scores":
             after, before = attn.pattern(after), attn.pattern(before)
-        return _written((after - before) @ v, attn.w_o, heads)
+        return _sum_outputs((after - before) @ v, attn.w_o, heads)
 
     def _chosen(
         self, cells: Sequence[Cell], axis: str, n_each: int, device: torch.device
@@ -393,7 +325,7 @@ class EachCell:
         return first[:, None] * n_each + torch.arange(n_each, device=device)
 
 
-def _written(
+def _sum_outputs(
     parts: Float[Tensor, "prompt part pos width"] | Float[Tensor, "prompt cell each pos width"],
     weight: Float[Tensor, "part width d_model"],
     chosen: Int[Tensor, "cell each"] | None,
@@ -406,15 +338,10 @@ def _written(
     return einsum(parts, weight, "prompt cell each pos width, cell each width d_model -> cell prompt pos d_model")
 
 
-def _reads(kind: Kind) -> tuple[Kind, ...]:
-    """The kinds of activation to record in a run to patch one kind."""
-    return _READS.get(kind, (kind,))
-
-
 def _heads(run: Run, kind: Kind, layer: int, n_sharing: int) -> Heads:
     """Activations of the heads of a layer that a patch needs; heads that share keys and values get a copy each."""
     found: dict[Kind, Tensor] = {}
-    for name in _reads(kind):
+    for name in _READS.get(kind, (kind,)):
         by_head = run[name, layer] if name in ATTENTION else run[name, layer].transpose(1, 2)
         shared = name in LASTING and n_sharing > 1
         found[name] = by_head.repeat_interleave(n_sharing, 1) if shared else by_head

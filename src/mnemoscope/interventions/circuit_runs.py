@@ -88,7 +88,7 @@ def _by_site(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Input:
+class InputVariants:
     """One input of a part, in all its variants.
 
     `live` gives, for each variant, the variant of each writer's output; 0: the writer is not live.
@@ -99,25 +99,25 @@ class Input:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedInput:
+class PartVariants:
     """A reader with its inputs (through q, k and v, or the only one) in all their variants.
 
     `reads` gives, for each variant of the reader's output, the variants of its inputs.
     """
 
     reader: Site | Literal["logits"]
-    inputs: tuple[Input, ...]
+    inputs: tuple[InputVariants, ...]
     reads: Int[np.ndarray, "variant input"]
 
 
 def shared_parts(
     edges: Sequence[Edge], masks: Bool[np.ndarray, "circuit edge"]
-) -> tuple[list[SharedInput], Int[np.ndarray, " circuit"]]:
+) -> tuple[list[PartVariants], Int[np.ndarray, " circuit"]]:
     """The parts of a model in the order in which they read, and the variant of the logits in every circuit.
 
     `edges` are all edges of the model, in the order of the readers.
     """
-    found: list[SharedInput] = []
+    found: list[PartVariants] = []
     of_circuit: dict[Site | str, np.ndarray] = {edge.writer: np.ones(len(masks), dtype=np.int64) for edge in edges}
     for _, of_reader in groupby(range(len(edges)), key=lambda number: edges[number].reader):
         members, inputs, reads = list(of_reader), [], []
@@ -127,15 +127,15 @@ def shared_parts(
             writers = tuple(edges[number].writer for number in numbers)
             live = masks[:, numbers] * np.stack([of_circuit[writer] for writer in writers], 1)
             distinct, which = np.unique(live, axis=0, return_inverse=True)
-            inputs.append(Input(writers=writers, live=distinct))
+            inputs.append(InputVariants(writers=writers, live=distinct))
             reads.append(which.ravel())
         distinct, which = np.unique(np.stack(reads, 1), axis=0, return_inverse=True)
         of_circuit[reader] = which.ravel() + 1
-        found.append(SharedInput(reader=reader, inputs=tuple(inputs), reads=distinct))
+        found.append(PartVariants(reader=reader, inputs=tuple(inputs), reads=distinct))
     return found, of_circuit[LOGITS] - 1
 
 
-def _numbers(model: Transformer, found: Sequence[SharedInput], n_pos: int, n_read: int) -> int:
+def _numbers(model: Transformer, found: Sequence[PartVariants], n_pos: int, n_read: int) -> int:
     """Estimate how many numbers `_logits` holds at a time for one prompt."""
     (d_model, d_vocab), block = model.w_u.shape, model.blocks[0]
     d_head, d_mlp = block.attention.d_head, 0 if block.mlp is None else block.mlp.w_in.shape[1]
@@ -149,7 +149,7 @@ def _numbers(model: Transformer, found: Sequence[SharedInput], n_pos: int, n_rea
 @torch.no_grad()
 def _logits(
     model: Transformer,
-    found: Sequence[SharedInput],
+    found: Sequence[PartVariants],
     written: dict[Site, Float[Tensor, "prompt pos d_model"]],
     other: dict[Site, Float[Tensor, "#prompt pos d_model"]],
     read: Int[Tensor, " read"],
@@ -188,7 +188,7 @@ def _after_nothing(changes: Float[Tensor, "variant prompt pos d_model"]) -> Floa
 
 
 def _stream(
-    one: Input,
+    one: InputVariants,
     changes: dict[Site, Float[Tensor, "_ prompt pos d_model"]],
     other: dict[Site, Float[Tensor, "#prompt pos d_model"]],
     biases: Sequence[Float[Tensor, " d_model"]],

@@ -59,10 +59,9 @@ def traced(
 ) -> Run:
     """Run a model, hooks that are on it included, and keep what is needed to differentiate.
 
-    The engine runs it where it can, equal to 1e-5: its graph holds activations only, and no copies of weights.
-    Activations at `names` are kept; at the hook points of `starts` the run goes on with the given ones. With
-    `where_read` the engine may leave out what nobody reads: after the heads of the last layer it then keeps activations
-    at the positions `read` alone. None for `weights`: the engine's transformer is looked for.
+    The engine runs it where it can (`weights`; None: it is looked for), equal to 1e-5: its graph holds activations
+    only, and no copies of weights. Activations at `names` are kept; at the hook points of `starts` the run goes on with
+    the given ones. With `where_read` the engine keeps, after the heads of the last layer, only the positions `read`.
     """
     starts, found = starts or {}, {}
     if missing := sorted({*names, *starts} - {*model.hook_dict}):
@@ -113,12 +112,11 @@ def gradients(value: Float[Tensor, ""], ends: list[Tensor]) -> tuple[Tensor, ...
 
 
 def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: int = 0, by_engine: bool = False) -> int:
-    """The number of prompts to trace at once, from an upper estimate of their memory.
+    """The number of prompts to trace at once, from an upper estimate of their memory; InputError without room for one.
 
     `n_runs` traced runs of a prompt are in memory together. `kept` are further numbers for a position as long as its
     prompt is at work; `readers` are those for a position and head while gradients are pulled back. `by_engine` says
-    that the engine is certain to trace, which keeps less and copies no weights. InputError where there is no room for
-    one prompt.
+    that the engine is certain to trace, which keeps less and copies no weights.
     """
     cfg, n_pos, sizes = question.model.cfg, question.n_pos, question.sizes
     heads, d_mlp = cfg.n_heads * cfg.d_head, 0 if cfg.attn_only else cfg.d_mlp
@@ -133,9 +131,7 @@ def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: i
 
 
 Point = Mapping[str, float]
-"""The share of the clean run in the activation with which a run goes on from each hook point. `START` is always among
-them; the rest of the run follows.
-"""
+"""The share of the clean run in the activation with which a run goes on from each hook point, `START` among them."""
 START = "blocks.0.hook_resid_pre"
 
 _Terms = Mapping[Input, tuple[Tensor, Tensor]]
@@ -143,11 +139,7 @@ _Terms = Mapping[Input, tuple[Tensor, Tensor]]
 
 
 def attributed(question: Question, edges: Sequence[Edge], paths: Mapping[str, Sequence[Point]]) -> SweepResult:
-    """Estimate the value of every metric with each edge patched.
-
-    `paths` gives, by direction, the points over which gradients are averaged. The model's parts must add up in the
-    residual stream, and metrics need a gradient.
-    """
+    """Estimate the value of every metric with each edge patched; `paths` gives the points of each direction."""
     model, d_model, heads = question.model, question.model.cfg.d_model, question.model.cfg.n_heads
     check_graph(model)
     weights = unhooked(model, {*traced_names(model), *writer_names(model)})
@@ -166,10 +158,8 @@ def attributed(question: Question, edges: Sequence[Edge], paths: Mapping[str, Se
         clean_less_corrupted = _at_positions(chunk.shared[which], edges, chunk.batch)
         return chunk.moved((2 * chunk.into - 1) * clean_less_corrupted)
 
-    unpatched, fitting = (
-        _are_ends(distinct),
-        partial(prompts_traced, question, kept=kept, readers=readers, by_engine=weights is not None),
-    )
+    unpatched = all(point.keys() == {START} and point[START] in (0, 1) for path in distinct for point in path)
+    fitting = partial(prompts_traced, question, kept=kept, readers=readers, by_engine=weights is not None)
     n_prompts = fitting(n_runs=1)
     if unpatched:
         try:
@@ -185,15 +175,9 @@ def attributed(question: Question, edges: Sequence[Edge], paths: Mapping[str, Se
     return measured(question, len(edges), plan)
 
 
-def _are_ends(paths: Sequence[Sequence[Point]]) -> bool:
-    """True if every point is one of the unpatched runs."""
-    points = [point for path in paths for point in path]
-    return all(point.keys() == {START} and point[START] in (0, 1) for point in points)
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Ends:
-    """An unpatched run: activations by hook point, and its trace where gradients are taken in unpatched runs."""
+    """An unpatched run, and its trace where gradients are taken in unpatched runs."""
 
     found: Mapping[str, Tensor]
     logits: Float[Tensor, "prompt read d_vocab"]
@@ -241,13 +225,23 @@ def _averaged(
 ) -> Float[Tensor, "metric edge prompt pos"]:
     """Differences of the writers' outputs, clean minus corrupted, times the gradient averaged over points.
 
-    The result is at every position, or else one sum over positions, which takes one product of larger matrices.
+    Without `by_position` the result is one sum over positions, which takes one product of larger matrices.
     """
     differs = _differences(question, chunk.runs)
-    differs = differs if by_position else _as_one(differs)
+    differs = differs if by_position else differs.flatten(2)[:, :, None]  # a product then sums over positions
     total = differs.new_zeros(len(chunk.reader.metrics), n_edges, *differs.shape[1:3])
     for point in points:
-        _add(total, question, chunk.reader, _run_at(question, chunk, point, weights), terms, differs, weights)
+        run = _run_at(question, chunk, point, weights)
+        for of_metric, summed in zip(total, sums(chunk.reader, run), strict=True):
+            for places, gradient in input_gradients(question.model, run, summed, terms, weights=weights):
+                gradient = _everywhere(gradient, question)
+                gradient = gradient if by_position else gradient.flatten(2)[:, :, None]
+                n = 1 + max(int(terms[place][1].max()) for place in places)  # writers that one of them reads
+                shape = "writer prompt pos d, input prompt pos d -> input writer prompt pos"
+                moved = einsum(differs[:n], gradient, shape)
+                edge = torch.cat([terms[place][0] for place in places])
+                entry = torch.cat([number * n + terms[place][1] for number, place in enumerate(places)])
+                of_metric.index_add_(0, edge.to(moved.device), moved.flatten(0, 1)[entry.to(moved.device)])
     for metric, of_metric in zip(chunk.reader.metrics, total, strict=True):
         check_gradient(of_metric, metric.name)
     return total / len(points)
@@ -264,28 +258,6 @@ def _run_at(question: Question, chunk: Chunk[_Ends], point: Point, weights: Tran
     return traced(question.model, tokens, names, read, starts=starts, weights=weights, where_read=True)
 
 
-def _add(
-    total: Float[Tensor, "metric edge prompt pos"],
-    question: Question,
-    reader: Reader,
-    run: Run,
-    terms: _Terms,
-    differs: Float[Tensor, "writer prompt pos d_model"],
-    weights: Transformer | None,
-) -> None:
-    """Add the terms of one run."""
-    by_position = differs.shape[2] == run[START].shape[1]
-    for of_metric, summed in zip(total, sums(reader, run), strict=True):
-        for places, gradient in input_gradients(question.model, run, summed, terms, weights=weights):
-            gradient = _everywhere(gradient, question)
-            gradient = gradient if by_position else _as_one(gradient)
-            n = 1 + max(int(terms[place][1].max()) for place in places)  # writers that one of them reads
-            moved = einsum(differs[:n], gradient, "writer prompt pos d, input prompt pos d -> input writer prompt pos")
-            edge = torch.cat([terms[place][0] for place in places])
-            entry = torch.cat([number * n + terms[place][1] for number, place in enumerate(places)])
-            of_metric.index_add_(0, edge.to(moved.device), moved.flatten(0, 1)[entry.to(moved.device)])
-
-
 def _everywhere(
     x: Float[Tensor, "part prompt _ d_model"], question: Question
 ) -> Float[Tensor, "part prompt pos d_model"]:
@@ -295,11 +267,6 @@ def _everywhere(
     whole = x.new_zeros(*x.shape[:2], question.n_pos, x.shape[-1])
     whole[:, :, question.read.to(x.device)] = x
     return whole
-
-
-def _as_one(x: Float[Tensor, "part prompt pos d_model"]) -> Float[Tensor, "part prompt 1 all"]:
-    """All positions side by side, so that a product sums over them."""
-    return x.flatten(2)[:, :, None]
 
 
 def _terms(model: HookedModel, edges: Sequence[Edge]) -> _Terms:
@@ -359,11 +326,10 @@ def input_gradients(
 ) -> Iterator[tuple[list[Input], Float[Tensor, "input prompt pos d_model"]]]:
     """The gradient of a value with respect to the input of each reader, those of one layer and kind at a time.
 
-    The gradient at q, k, v and at the output of an MLP is pulled back to the residual stream through that reader alone.
-    No other way from the stream to the value counts. Heads use their weights for this where the engine has the model
-    (`weights`; None: it is looked for). Otherwise it is done by automatic differentiation, so that hooks on the model
-    count as they are. `run` is traced at `traced_names(model)`; `value` is a sum over prompts, computed from its
-    logits.
+    The gradient at q, k, v and at the output of an MLP is pulled back to the residual stream through that reader alone:
+    by the weights of heads where the engine has the model (`weights`; None: it is looked for), else by automatic
+    differentiation, so that hooks on the model count as they are. `run` is traced at `traced_names(model)`; `value` is
+    a sum over prompts, computed from its logits.
     """
     groups: dict[str, list[Input]] = {}
     for place in inputs(model):
@@ -392,11 +358,7 @@ def input_gradients(
 
 
 def _past_mlps(model: HookedModel) -> dict[str, str]:
-    """The stream that each MLP reads and is added to, by the MLP's output.
-
-    The gradient at the output equals that at the sum of both. The gradient at the stream minus this one came through
-    the MLP.
-    """
+    """The stream that each MLP reads and is added to, by its output: both gradients differ by what it passes."""
     return {f"blocks.{layer}.hook_mlp_out": f"blocks.{layer}.hook_resid_mid" for layer in range(model.cfg.n_layers)}
 
 

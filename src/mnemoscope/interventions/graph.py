@@ -298,11 +298,11 @@ def carried(at: Layout, batch: Batch, states: Int[Tensor, "cell edge"]) -> Carri
     return Carried(at=at, live=live, patched=patched, changed=changed)
 
 
-Cell = Mapping[Edge, State]
+EdgeStates = Mapping[Edge, State]
 """Edges that carry something else than the rest."""
 
 
-def of_edge(model: HookedModel, edge: Edge, *, direct: bool = False, through_mlps: bool = False) -> Cell:
+def of_edge(model: HookedModel, edge: Edge, *, direct: bool = False, through_mlps: bool = False) -> EdgeStates:
     """The cell in which an edge is patched.
 
     The output of its reader then goes everywhere, or with `direct` straight to the logits alone. With `through_mlps`
@@ -333,7 +333,7 @@ def _through_mlps(model: HookedModel, edge: Edge) -> dict[Edge, State]:
 
 
 def states(
-    model: HookedModel, cells: Sequence[Cell], rest: State, max_bytes: int
+    model: HookedModel, cells: Sequence[EdgeStates], rest: State, max_bytes: int
 ) -> tuple[list[Edge], Int[Tensor, "cell edge"]]:
     """All edges of a model, those of the cells last, and their states in each cell; all others have the state `rest`.
 

@@ -29,6 +29,11 @@ Direction = Literal["noising", "denoising"]
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
+def weights_of(model: HookedModel) -> str:
+    """The processing of a model's weights, for results."""
+    return "LayerNorm folded" if str(model.cfg.normalization_type).endswith("Pre") else "unprocessed"
+
+
 @runtime_checkable
 class _Read(Protocol):
     """A forward pass of which at least the logits at the positions that metrics read are known."""

@@ -133,7 +133,7 @@ def _known(
     """The numbers that `_AXES` names, as far as they exist."""
     import numpy as np
 
-    from mnemoscope.analyses.discovery import compared_with_exact, exact
+    from mnemoscope.analyses.discovery.searches import compared_with_exact, exact
     from mnemoscope.analyses.discovery.setting import labelled
 
     target, n_edges = options.target, len(selection.edges)

@@ -4,8 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from mnemoscope.analyses.discovery import circuit, nodes
-from mnemoscope.analyses.discovery.setting import Paths, along, members
+from mnemoscope.analyses.discovery.setting import Paths, along, circuit, members, nodes
 from mnemoscope.core.edge import part_name
 from mnemoscope.core.errors import InputError
 from mnemoscope.interventions.graph import model_edges

@@ -5,9 +5,10 @@ import pytest
 import torch
 import xarray as xr
 
+from mnemoscope.analyses.edits import activations, displaced, edit, erase, partners, turned
 from mnemoscope.analyses.patching import effects
-from mnemoscope.analyses.probes import partners, with_latent
-from mnemoscope.analyses.subspaces import activations, displaced, edit, erase, subspace, turned
+from mnemoscope.analyses.probes import with_latent
+from mnemoscope.analyses.subspaces import subspace
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Add, Patch, Project
 from mnemoscope.core.metrics import ACCURACY, KL, LOGIT_DIFF, cross_entropy

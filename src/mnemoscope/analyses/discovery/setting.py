@@ -42,7 +42,7 @@ from mnemoscope.interventions.circuit_runs import run_circuits
 from mnemoscope.interventions.edge_states import Replacement
 from mnemoscope.interventions.graph import Embeddings, parts_of
 from mnemoscope.interventions.graph import model_edges as all_edges
-from mnemoscope.interventions.measurement import Question
+from mnemoscope.interventions.measurement import Question, weights_of
 
 Part = Site | Literal["logits"]
 """A part that writes, reads, or both."""
@@ -296,7 +296,7 @@ class Setting:
             "replacement": self.replacement,
             "pairs": self.pairs.name,
             "n": len(self.pairs),
-            "weights": "LayerNorm folded" if str(self.model.cfg.normalization_type).endswith("Pre") else "unprocessed",
+            "weights": weights_of(self.model),
         }
 
     def _distinct(self, masks: Bool[np.ndarray, "circuit edge"]) -> tuple[np.ndarray, np.ndarray]:

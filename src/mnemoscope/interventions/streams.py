@@ -1,4 +1,4 @@
-"""Edges patched one at a time by continuing from the changed residual stream: the fast way.
+"""Patches that are continued from the changed residual stream, the fast way: what they share, and edges one at a time.
 
 Only the reader's input changes, by the writer's output in the other run minus its output in this one. Heads of one
 layer normalise the same stream, so each change of it is normalised once. A head attends anew with the changed q, k or
@@ -10,9 +10,9 @@ For the direct effect it is added to the stream after the last block instead. Ed
 in both runs, or if no position that is read can see their change.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 import torch
@@ -22,26 +22,89 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mnemoscope.core.edge import SHARED, THROUGH, Edge, Through
-from mnemoscope.core.site import EMBEDDINGS, Kind, Position, Site
-from mnemoscope.engine.attention import Attention, joined
+from mnemoscope.core.site import BY_NEURON, EMBEDDINGS, Kind, Position, Site
+from mnemoscope.engine.attention import Attention, Past, joined
 from mnemoscope.engine.block import Block
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.cells import Stream, continued_plan, entry
 from mnemoscope.interventions.graph import layout
-from mnemoscope.interventions.measurement import Chunk, Patched, Plan, Question
-from mnemoscope.interventions.recordings import Place, Run
+from mnemoscope.interventions.measurement import Chunk, Patched, Plan, Question, recorded_plan
+from mnemoscope.interventions.recordings import Place, Run, engine_run
 from mnemoscope.interventions.regions import positions
 
 Positions = Mapping[Position, Bool[Tensor, "rows pos"]]
 """Masks of the positions that edges name: a row for each prompt, or one row for all."""
-Carried = tuple[Site, Position | None]
+WriterAt = tuple[Site, Position | None]
 """A writer, and where what it wrote counts."""
-Reader = tuple[int, Kind]
+ReaderKind = tuple[int, Kind]
 """Readers of one layer: heads (`z`), key/value heads (`k`, `v`) or the MLP (`mlp_out`); the logits are `resid_post` of
 the last.
 """
 
 T = TypeVar("T")
+
+
+LASTING: tuple[Kind, ...] = ("k", "v")
+"""Kinds that, patched at one position, act at all later ones of the same layer."""
+
+
+_BEFORE: tuple[Kind, ...] = (*EMBEDDINGS, "resid_pre")
+
+
+_AFTER: tuple[Kind, ...] = (*BY_NEURON, "mlp_out", "resid_post")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """A run that is patched, recorded at `places`, with its keys and values: ready to be continued from anywhere.
+
+    `read` are the positions whose logits are wanted, ascending.
+    """
+
+    weights: Transformer
+    base: Run
+    past: Sequence[Past]
+    read: Int[Tensor, " read"]
+
+    @staticmethod
+    def of(weights: Transformer, base: Run, read: Int[Tensor, " read"]) -> "Stream":
+        """Lay out the keys and values of a run."""
+        past = []
+        for index, block in enumerate(weights.blocks):
+            k, v = (base[kind, index].transpose(1, 2).contiguous() for kind in LASTING)
+            past.append(Past(k=block.attention.turned(k, slice(k.shape[2])), v=v))
+        return Stream(weights=weights, base=base, past=past, read=read.to(weights.b_u.device))
+
+
+def continued_plan(
+    question: Question,
+    weights: Transformer,
+    places: Collection[Place],
+    patched: Callable[[Stream, Chunk[Run], Callable[[int], int]], Iterator[Patched]],
+    size: Callable[[int], int],
+) -> Plan[Run]:
+    """Plan cells that are continued from the changed stream, within the budget.
+
+    `patched` gives the logits of every cell that may matter, from the run that is patched, a chunk, and the number of
+    cells to run at once by their first position. `size` gives the bytes of one cell and prompt by that position.
+    """
+
+    def within(chunk: Chunk[Run], room: int) -> Iterator[Patched]:
+        at_once = min(room, question.best_bytes) // len(chunk.batch)
+        run = Stream.of(weights, chunk.base, question.read)
+        return patched(run, chunk, lambda start: max(1, at_once // size(start)))
+
+    record, copied = partial(engine_run, weights, places=places, read=question.read), weights.copied_bytes
+    return recorded_plan(question, places, record, within, method="stream", copied=copied, at_work=size(0))
+
+
+def entry(weights: Transformer, kind: Kind, layer: int | None) -> tuple[int, Place]:
+    """The point (as numbered in `engine.transformer`) at which a patch changes the stream, and the stream there."""
+    layer = layer or 0
+    if kind in _BEFORE:
+        return 2 * layer, ("resid_pre", layer)
+    if kind in _AFTER or not weights.has_middle:
+        return 2 * layer + 2, ("resid_post", layer)
+    return 2 * layer + 1, ("resid_mid", layer)
 
 
 @torch.no_grad()
@@ -76,7 +139,7 @@ def places(weights: Transformer) -> set[Place]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
+class ChangedInputs:
     """Changed inputs of the readers of one layer.
 
     `change` is the difference of several writers' outputs from `start` on, the first position that changes. `seen` are
@@ -181,25 +244,25 @@ class EachEdge:
     def patched(self, n_cells: Callable[[int], int]) -> Iterator[Patched]:
         """Logits of every edge that changes anything; `n_cells` says how many of one first position run at once."""
         n_pos = self.run.base["resid_pre", 0].shape[1]
-        for (start, reader), own in sorted(self._gathered().items()):
+        for (start, reader), own in sorted(self._grouped().items()):
             read = self.run.read[self.run.read >= start]
             seen = read if self._ends_at(reader) else torch.arange(start, n_pos, device=read.device)
             size = n_cells(n_pos - len(seen))
-            for some in _split(list(own), n_cells(start)):
+            for some in _chunks(list(own), n_cells(start)):
                 change = torch.stack([self._change(carried)[:, start:] for carried in some])
-                inputs = Inputs(run=self.run, layer=reader[0], start=start, seen=seen, change=change)
+                inputs = ChangedInputs(run=self.run, layer=reader[0], start=start, seen=seen, change=change)
                 cells = [(number, row) for row, carried in enumerate(some) for number in own[carried]]
-                for numbers, residual in self._entered(inputs, reader[1], cells, size):
+                for numbers, residual in self._changed_streams(inputs, reader[1], cells, size):
                     logits = self._logits(residual, reader, read)
                     yield Patched(cells=numbers, first=len(self.run.read) - len(read), logits=logits)
 
-    def _ends_at(self, reader: Reader) -> bool:
+    def _ends_at(self, reader: ReaderKind) -> bool:
         """True if no other part reads what the reader writes."""
         return self.direct or reader[0] == len(self.run.weights.blocks) - 1
 
-    def _gathered(self) -> dict[tuple[int, Reader], dict[Carried, list[int]]]:
+    def _grouped(self) -> dict[tuple[int, ReaderKind], dict[WriterAt, list[int]]]:
         """Numbers of the edges to run, by the first position that they change, their reader and what they carry."""
-        gathered: dict[tuple[int, Reader], dict[Carried, list[int]]] = {}
+        groups: dict[tuple[int, ReaderKind], dict[WriterAt, list[int]]] = {}
         carried = {(edge.writer, edge.pos) for edge in self.edges}
         differing = {each: self._differing(each) for each in carried}
         for number, edge in enumerate(self.edges):
@@ -208,24 +271,24 @@ class EachEdge:
             if by_position and self._ends_at(reader):
                 where = where[torch.isin(where, self.run.read)]
             if len(where) and where[0] <= self.run.read[-1]:
-                own = gathered.setdefault((int(where[0]), reader), {})
+                own = groups.setdefault((int(where[0]), reader), {})
                 own.setdefault((edge.writer, edge.pos), []).append(number)
-        return gathered
+        return groups
 
-    def _reader(self, edge: Edge) -> Reader:
+    def _reader(self, edge: Edge) -> ReaderKind:
         if not isinstance(edge.reader, Site) or edge.reader.layer is None:
             return len(self.run.weights.blocks) - 1, "resid_post"
         return edge.reader.layer, edge.reader.kind
 
-    def _entered(
-        self, inputs: Inputs, kind: Kind, cells: Sequence[tuple[int, int]], size: int
+    def _changed_streams(
+        self, inputs: ChangedInputs, kind: Kind, cells: Sequence[tuple[int, int]], size: int
     ) -> Iterator[tuple[list[int], Float[Tensor, "edge prompt seen d_model"]]]:
         """Numbers of edges, and the stream after their reader. A cell is an edge's number and the row of its writer."""
         is_head = kind in ("z", *SHARED)
         for through in (*THROUGH, None):
             own = [(number, row) for number, row in cells if self.edges[number].through == through]
             changes = inputs.z_changes(through) if own and is_head else None
-            for some in _split(own, size):
+            for some in _chunks(own, size):
                 numbers, rows = (list(each) for each in zip(*some, strict=True))
                 if changes is None:
                     yield numbers, inputs.after_mlp(rows) if kind == "mlp_out" else inputs.at_logits(rows)
@@ -235,7 +298,7 @@ class EachEdge:
                     yield numbers, inputs.after_heads(changes, rows, heads)
 
     def _logits(
-        self, residual: Float[Tensor, "edge prompt seen d_model"], reader: Reader, read: Int[Tensor, " read"]
+        self, residual: Float[Tensor, "edge prompt seen d_model"], reader: ReaderKind, read: Int[Tensor, " read"]
     ) -> Float[Tensor, "edge prompt read d_vocab"]:
         """Logits of edges whose reader has changed the stream."""
         run, (layer, kind) = self.run, reader
@@ -248,7 +311,7 @@ class EachEdge:
             return run.weights.ended(residual, len(residual) if point < end else 0)
         return run.weights.resumed(residual, [0] * point + [len(residual)] * (end + 1 - point), run.past, read)
 
-    def _change(self, carried: Carried) -> Float[Tensor, "prompt pos d_model"]:
+    def _change(self, carried: WriterAt) -> Float[Tensor, "prompt pos d_model"]:
         """A writer's output in the other run minus that in this one; 0 at positions that the edge leaves out."""
         (site, pos), (new, old) = carried, self._outputs(carried[0])
         change = new - old
@@ -256,7 +319,7 @@ class EachEdge:
             change = change @ self.run.weights.blocks[site.layer].attention.w_o[site.head]
         return change if pos is None else change * self.positions[pos][..., None]
 
-    def _differing(self, carried: Carried) -> Int[Tensor, " some"]:
+    def _differing(self, carried: WriterAt) -> Int[Tensor, " some"]:
         """Positions at which the two runs differ in any prompt; equal prefixes give equal numbers, bit for bit."""
         pos, (new, old) = carried[1], self._outputs(carried[0])
         differ = (new != old).any(-1)
@@ -267,5 +330,5 @@ class EachEdge:
         return tuple(each[:, :, site.head] for each in both) if site.kind == "z" else both
 
 
-def _split(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (items[first : first + size] for first in range(0, len(items), size))
