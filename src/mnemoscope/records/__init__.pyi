@@ -8,5 +8,4 @@ from .record import analyse as analyse
 from .record import drawn as drawn
 from .record import records as records
 from .record import register as register
-from .record import register_module as register_module
 from .record import shown as shown

@@ -4,8 +4,8 @@
 ("Have faith in faithfulness"), Marks et al. 2024 ("Sparse feature circuits"). `value` is not normalised: with logit
 differences its mean is F(C) of Wang et al. 2022 ("Interpretability in the wild"), with KL the number that ACDC (Conmy
 et al. 2023) bounds. For a pruned circuit `value`, `full` and `empty` are what EAP-IG's `evaluate_graph` (with
-`patching`) and `evaluate_baseline` return. `value` is also what auto-circuit's `run_circuits` gives under `TREE_PATCH` and
-`RESAMPLE`; in its `answer_diff_percent` 0 is no preference, and not the empty circuit. Faithfulness shows that the
+`patching`) and `evaluate_baseline` return. `value` is also what auto-circuit's `run_circuits` gives under `TREE_PATCH`
+and `RESAMPLE`; in its `answer_diff_percent` 0 is no preference, and not the empty circuit. Faithfulness shows that the
 circuit's edges together suffice, given corrupted (or mean, or no) values elsewhere. It does not show that they are
 needed, nor that no other circuit does the same.
 
