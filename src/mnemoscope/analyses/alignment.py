@@ -194,11 +194,7 @@ def random_basis(d_site: int, k: int, draws: torch.Generator) -> Float[Tensor, "
 def random_subspaces(
     model: HookedModel, site: Site, k: int, *, n: int = 20, seed: int = 0
 ) -> dict[str, tuple[Subspace, ...]]:
-    """Places to compare with: random subspaces of k dimensions, as `interchange` takes them.
-
-    The `n` draws come from the seed's stream `random subspaces`. Raises InputError where the site does not exist or
-    holds no vectors, or k (from 1 to the site's width) or n is out of range.
-    """
+    """Places to compare with: `n` random subspaces of k dimensions, from the seed's stream `random subspaces`."""
     d_site = width(model, site)
     in_range("k, the dimensions of a subspace", k, 1, d_site)
     in_range("n, the number of random subspaces", n, 1, float("inf"))
@@ -224,12 +220,8 @@ def learn_subspace(
 ) -> Float[Tensor, "k d_site"]:
     """The subspace of a site in which exchanging does best what a causal model says: distributed alignment search.
 
-    Adam from a random subspace, on batches of the pairs in turn.
-
-    Arguments as for `alignment_search`. `wanted` says what should come out, on pairs to fit. At a site with several
-    positions the subspace is the same at all of them. The search starts at a draw of the seed's stream `subspace`.
-    Returns an orthonormal basis, a row each, in float64 on the CPU. Raises InputError where the site does not exist or
-    holds no vectors, a number is out of range, or a gradient is NaN.
+    Adam from a draw of the seed's stream `subspace`, on batches of the pairs in turn; at a site with several positions
+    the subspace is the same at all of them. Returns an orthonormal basis, a row each, in float64 on the CPU.
     """
     d_site = width(model, site)
     in_range("k, the dimensions of a subspace", k, 1, d_site)

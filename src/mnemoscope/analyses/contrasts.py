@@ -30,10 +30,9 @@ Foil = Int[Tensor, "batch pos"] | Sequence[int] | Literal["mean"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Contrast:
-    """A difference of logits (`name` says it in words) at some positions.
+    """A difference of logits (`name` says it in words) at some positions: of `answer`, 0 elsewhere, minus `foil`.
 
-    The logit of `answer` counts positively; its entries are 0 where `positions` is False. Subtracted is the logit of
-    `foil`, a token for each position, or the mean logit of its tokens.
+    The foil is a token for each position, or tokens whose mean logit counts.
     """
 
     answer: Int[Tensor, "batch pos"]
@@ -132,8 +131,8 @@ def _in_vocabulary(argument: str, tokens: Tensor, n_tokens: int) -> None:
 class Selection:
     """Positions, and how values at them are put together.
 
-    Means are taken over `skills`; without them every position is kept. `weights` are those of each position in the mean
-    of each skill: they add up to one, and are NaN for a skill without any.
+    Means are taken over `skills`; without them every position is kept. `weights` of each skill add up to one, and are
+    NaN for a skill without any position.
     """
 
     positions: Bool[Tensor, "batch pos"]
@@ -170,10 +169,7 @@ class Selection:
     def gather(
         self, parts: Iterable[tuple[slice, Mapping[str, Shaped[Tensor, "rows column *value"]]]]
     ) -> dict[str, Tensor]:
-        """Values at the columns of some of the sequences at a time, as one array each, with `dims` in front.
-
-        Where a column is not looked at in a sequence, the value is NaN.
-        """
+        """Values at the columns of some of the sequences at a time, as one array each; NaN where nobody looks."""
         kept: dict[str, list[Tensor]] = {}
         for rows, values in parts:
             for name, value in values.items():

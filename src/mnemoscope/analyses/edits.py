@@ -72,10 +72,7 @@ def activations(model: HookedModel, batch: Batch, subspace: Subspace) -> Float[T
 def turned(
     subspace: Subspace, displacement: Float[Tensor, "batch pos width"], n_random: int, seed: int
 ) -> list[Float[Tensor, "batch pos width"]]:
-    """A displacement inside a subspace, turned into random subspaces: of the same length in every row.
-
-    They are drawn from the seed's stream `random directions`.
-    """
+    """A displacement turned into random subspaces, as long in every row (stream `random directions`)."""
     stream, inside = generator(seed, "random directions"), displacement @ subspace.basis.T
     shape = subspace.basis.T.shape
     draws = [torch.randn(shape, generator=stream, dtype=displacement.dtype) for _ in range(n_random)]
@@ -92,10 +89,7 @@ def displaced(
     use: Outcome,
     **options: Any,
 ) -> dict[str, Float[Tensor, "batch pos ..."]]:
-    """The outcome `use` of the logits at `where` when every place of a site gets its vector of `displacement` added.
-
-    `options` are those of `forward.read_at`.
-    """
+    """The outcome `use` of the logits at `where` with a displacement added at a site; `options` as `read_at`."""
     check_written(model, site.kind, [site.layer])
     moved = displacement * positions(site, batch)[..., None]
 

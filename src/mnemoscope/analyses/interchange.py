@@ -61,10 +61,7 @@ OVER = ("all", "changing", "kept")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Counterfactuals:
-    """The predictions of a causal model for pairs (bases `clean`, sources `corrupted`), one variable exchanged.
-
-    `before` has the probabilities of the answer on the base as it is, `after` those with the variable as in the source.
-    """
+    """Probabilities of the answer on the bases (`before`), and with a variable as in the sources (`after`)."""
 
     causal: CausalModel
     variable: str
@@ -111,9 +108,8 @@ def counterfactuals(causal: CausalModel, pairs: PromptPairs, variable: str, d_vo
 def arbitrary(sets: Sequence[Counterfactuals], *, seed: int = 0) -> list[Counterfactuals]:
     """The same pairs, the changing ones with an arbitrary answer.
 
-    The sets are of one variable, such as those of fit and of test prompts. They share one function, drawn from the
-    seed's stream `arbitrary answers`. Raises InputError where fewer than three answers exclude each other, so that none
-    is left to say.
+    The sets are of one variable and share one function, drawn from the seed's stream `arbitrary answers`. Raises
+    InputError where fewer than three answers exclude each other, so that none is left to say.
     """
     changing = [wanted.over["changing"] for wanted in sets]
     before, after = (
@@ -271,10 +267,7 @@ def pairs_at_once(model: HookedModel, pairs: PromptPairs) -> int:
 
 
 def scores(logits: Float[Tensor, "pair d_vocab"], wanted: Counterfactuals) -> Float[Tensor, "measure over"]:
-    """Means of `iia`, `mass` and `kl` over the pairs that count, on the CPU; NaN where there are none.
-
-    Of equally probable tokens the lowest is the network's answer.
-    """
+    """Means of `iia`, `mass` and `kl` over the pairs that count, on the CPU; NaN where there are none."""
     log_probs, right = normalised(logits), best(wanted.after)
     hit = right.gather(1, log_probs.argmax(1, keepdim=True))[:, 0].double()
     values = torch.stack([hit, (log_probs.exp() * right).sum(1), kl_divergence(wanted.after, log_probs)])

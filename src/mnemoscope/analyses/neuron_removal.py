@@ -67,8 +67,7 @@ class Bench:
     """A layer's neurons, as they are (`post`) and as they would be if they were removed (`new`).
 
     A place is read from `row` at position `column`. Without `residual`, the stream before the MLP is added, the model
-    must run from the tokens. With it a row of the last layer is a place, with one position; any other row is a
-    sequence.
+    must run from the tokens. With it a row of the last layer is a place; any other row is a sequence.
     """
 
     model: HookedModel
@@ -86,10 +85,7 @@ class Bench:
 def bench(
     model: HookedModel, batch: Batch, *, skills: Skills, reference: Batch, layer: int, kind: Removal, seed: int = 0
 ) -> Bench:
-    """Record what removals need; arguments are those of `neuron_effects`, and `kind`: `zero`, `mean` or `resample`.
-
-    Resampled neurons all take the same other sequence.
-    """
+    """Record what removals of a `kind` need; other arguments as for `neuron_effects`."""
     one_of("the kind of an ablation", kind, REPLACEMENTS)
     mlp_block(model, layer)
     check_fits(model, batch)
@@ -128,11 +124,7 @@ def bench(
 
 @torch.no_grad()
 def without(on: Bench, sets: Sequence[Int[Tensor, " _"]]) -> Cells:
-    """Skills with each set of neurons removed; an empty set removes nothing.
-
-    Returns `accuracy` and `log_prob` (nats), and `accuracy_error` and `log_prob_error`, the standard errors over
-    sequences of their drops from the intact model. Refuses logits with NaN.
-    """
+    """Skills with each set of neurons removed, and the standard errors over sequences of their drops (`..._error`)."""
     intact = next(_scores(on, [torch.arange(0)]))
     cells: dict[str, list[Tensor]] = {}
     for scores in _scores(on, sets):

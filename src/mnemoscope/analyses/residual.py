@@ -53,12 +53,11 @@ FROZEN = "scale frozen at its value in this run and shared by all terms; effects
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reading:
-    """The record of one forward pass over some of the sequences, at the contrast's positions.
+    """The record of one forward pass over some of the sequences, at the contrast's `columns`, which are positions.
 
-    `cache` holds activations by hook name, with all positions; `contrast` is at its `columns`, which are positions.
-    `direction` multiplies a vector in the final residual stream (r above). `constants` are terms of the biases after
-    it. `truth` is the difference of logits that the model gave, and `size` that to which its rounding is relative.
-    `rounding` is the share of the size by which a sum may miss what it should give.
+    `cache` holds activations by hook name, with all positions. `direction` is r above, `constants` are terms of the
+    biases after it. `truth` is the difference of logits that the model gave; a sum may miss it by the share `rounding`
+    of `size`.
     """
 
     cache: Mapping[str, Tensor]
@@ -169,11 +168,9 @@ def readings(
     floats_per_prompt: int,
     max_bytes: int,
 ) -> Iterator[tuple[slice, Reading]]:
-    """Forward passes over the batch in chunks, with the named activations: yields the rows and their reading.
+    """Forward passes over the batch in chunks of at most `max_bytes`: yields the rows and their reading.
 
-    `hooks` are kept beside those that the reading itself needs; the contrast is read at the positions `columns`. A
-    chunk takes up at most `max_bytes`, with `floats_per_prompt` numbers a sequence; at least one sequence is run at a
-    time. Raises InputError for NaN in what the reading needs.
+    `hooks` are kept beside those that the reading itself needs. Raises InputError for NaN in what the reading needs.
     """
     final = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
     needed = hooks | {final} | ({SCALE} if model.cfg.normalization_type else set())

@@ -103,10 +103,7 @@ class Grid:
 def grid(
     model: HookedModel, kind: Kind, over: Sequence[str], *, n_pos: int, only: Mapping[str, Sequence[int]] | None = None
 ) -> Grid:
-    """The grid of a sweep; for `result` it is that of z, from which `result` follows. Axes not in `only` are complete.
-
-    Raises InputError where the kind has no such axis, or a number lies outside.
-    """
+    """The grid of a sweep, for `result` that of z; axes not in `only` are complete."""
     kind, only = "z" if kind == "result" else kind, only or {}
     one_of("kind", kind, KINDS)
     own = AXES[kind] if kind in EMBEDDINGS else ("layer", *AXES[kind])

@@ -37,11 +37,7 @@ _PARTS = ("z", "mlp_out")
 def run_circuits(
     question: Question, edges: Sequence[Edge], masks: Bool[np.ndarray, "circuit edge"], replacement: Replacement
 ) -> Float[np.ndarray, "circuit prompt"]:
-    """The metric of circuits on every prompt.
-
-    `question` has one metric, under noising, and a model whose parts add up in the residual stream. `edges` are all
-    edges of the model; those outside a circuit carry the `replacement`.
-    """
+    """The metric of circuits on every prompt; `edges` are all of the model, those outside carry the `replacement`."""
     weights = question.weights
     if not isinstance(weights, str) and all(not b.parallel and b.attention.n_sharing == 1 for b in weights.blocks):
         return _shared(question, weights, edges, masks, replacement)
@@ -89,10 +85,7 @@ def _by_site(
 
 @dataclass(frozen=True, kw_only=True)
 class InputVariants:
-    """One input of a part, in all its variants.
-
-    `live` gives, for each variant, the variant of each writer's output; 0: the writer is not live.
-    """
+    """One input of a part: for each variant that of each writer's output; 0: the writer is not live."""
 
     writers: tuple[Site, ...]
     live: Int[np.ndarray, "variant writer"]
@@ -100,10 +93,7 @@ class InputVariants:
 
 @dataclass(frozen=True, kw_only=True)
 class PartVariants:
-    """A reader with its inputs (through q, k and v, or the only one) in all their variants.
-
-    `reads` gives, for each variant of the reader's output, the variants of its inputs.
-    """
+    """A reader with its inputs in all their variants; `reads` gives these for each variant of the reader's output."""
 
     reader: Site | Literal["logits"]
     inputs: tuple[InputVariants, ...]
@@ -113,10 +103,7 @@ class PartVariants:
 def shared_parts(
     edges: Sequence[Edge], masks: Bool[np.ndarray, "circuit edge"]
 ) -> tuple[list[PartVariants], Int[np.ndarray, " circuit"]]:
-    """The parts of a model in the order in which they read, and the variant of the logits in every circuit.
-
-    `edges` are all edges of the model, in the order of the readers.
-    """
+    """The parts of a model in the order in which they read, and the variant of the logits in every circuit."""
     found: list[PartVariants] = []
     of_circuit: dict[Site | str, np.ndarray] = {edge.writer: np.ones(len(masks), dtype=np.int64) for edge in edges}
     for _, of_reader in groupby(range(len(edges)), key=lambda number: edges[number].reader):
@@ -156,8 +143,7 @@ def _logits(
 ) -> Float[Tensor, "variant prompt read d_vocab"]:
     """The logits of every variant at the positions `read`.
 
-    `found` is from `shared_parts`. `written` is the output of the embeddings on the clean prompts, and `other` the
-    output of every writer on edges outside a circuit.
+    `written` is the output of the embeddings on the clean prompts, `other` that of every writer outside a circuit.
     """
     changes = {site: _after_nothing((value - other[site])[None]) for site, value in written.items()}
     last, cut = len(model.blocks) - 1, False

@@ -57,9 +57,8 @@ stream there, to what is read."""
 def reading(model: HookedModel, wanted: Sequence[Input], read: Read) -> Iterator[tuple[list[Hook], list[Hook]]]:
     """Within the block MLPs read another input, which has no hook point; heads and logits do so through the hooks.
 
-    `wanted` are the inputs that change, in the order of reading; `read` gives their new values. The model is a
-    HookedTransformer whose parts add up in the residual stream. Yields the hooks to put on it for heads, and those for
-    the logits.
+    `wanted` are the inputs that change, in the order of reading; `read` gives their new values. Yields the hooks for
+    heads, and those for the logits.
     """
     groups: dict[tuple[int | None, str | None], list[Input]] = {}
     for reader, through in wanted:
@@ -101,8 +100,7 @@ def edges_changed(
     """Within the block edges carry another value, through hooks that the caller puts on the model.
 
     `changes` map the writer's output on each edge to its new value; those of one writer and one input act one after the
-    other. The model is a HookedTransformer whose parts add up in the residual stream. Yields hooks that come before
-    those of interventions at sites, and hooks that come after.
+    other. Yields hooks that come before those of interventions at sites, and hooks that come after.
     """
     wanted = [at.inputs[row] for row in sorted({row for group in at.groups for row in group[1].tolist()})]
     written: dict[Site, Tensor] = {}
@@ -150,10 +148,9 @@ _ENDS: dict[Freeze, str] = {"attention": ".attn.hook_pattern", "layer_norm": ".h
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """A forward pass without interventions.
+    """A forward pass without interventions: the output of each writer, and logits at the positions that are read.
 
-    `outputs` has the output of each writer (`graph.writers`, embeddings apart). `kept` has by hook point the stream
-    where it is read, patterns and scales. `logits` are those at the positions that metrics read.
+    `kept` has by hook point the stream where it is read, patterns and scales.
     """
 
     outputs: Float[Tensor, "writer prompt pos d_model"]
@@ -170,10 +167,7 @@ def written(
     *,
     directly: bool = False,
 ) -> Written:
-    """Run a model that `graph.check_graph` accepts; hooks that are on it act.
-
-    It keeps the `wanted` patterns and scales; the other arguments and the errors are those of `recordings.forward`.
-    """
+    """Run a model that `check_graph` accepts, keeping the `wanted` patterns and scales; else as `forward`."""
     frozen = {name for name in model.hook_dict if name.endswith(tuple(_ENDS[part] for part in wanted))}
     names = {*(stream_name(model, *place) for place in inputs(model)), *frozen}
     found, logits = forward(model, tokens, {*names, *writer_names(model)}, read, directly=directly)
@@ -183,9 +177,8 @@ def written(
 class Cells:
     """A forward pass of some prompts under each choice of states.
 
-    The model is one that `graph.check_graph` accepts. `base` is the unchanged run; patterns and scales that it has kept
-    stay as they were there. `other` is the output of every writer on patched edges, and `carried` holds one cell a
-    choice.
+    `base` is the unchanged run; patterns and scales that it has kept stay as they were there. `other` is the output of
+    every writer on patched edges, and `carried` holds one cell a choice.
     """
 
     def __init__(
@@ -298,10 +291,7 @@ def sweep_states(
 def outside(
     question: Question, replacement: Replacement, n_prompts: int
 ) -> Callable[[Chunk[Written]], Float[Tensor, "writer #prompt pos d_model"]]:
-    """The output of every writer that patched edges carry, in each chunk.
-
-    Means are over all prompts, `n_prompts` run at a time; InputError where prompts are padded.
-    """
+    """The output of every writer that patched edges carry, in each chunk; means are over all prompts."""
     one_of("replacement", replacement, get_args(Replacement))
     if replacement == "patch":
         return lambda chunk: chunk.source.outputs

@@ -61,10 +61,7 @@ def check_graph(model: HookedModel) -> None:
 
 
 def writers(model: HookedModel, *, embeddings: Embeddings = "together") -> list[Site]:
-    """Everything that writes to the residual stream, in the order of writing.
-
-    `apart` keeps the token and the positional embedding, where one is added, as two writers.
-    """
+    """Everything that writes to the residual stream, in the order of writing; embeddings as one writer, or `apart`."""
     one_of("embeddings", embeddings, get_args(Embeddings))
     cfg = model.cfg
     found = [Site(kind="resid_pre", layer=0)] if embeddings == "together" else _embeddings(model)
@@ -96,8 +93,7 @@ def parts_of(model: HookedModel, reader: Site | Literal["logits"]) -> list[Site 
 def inputs(model: HookedModel) -> list[Input]:
     """Everything that reads from the residual stream, in the order of reading.
 
-    A head reads through each of q, k and v. Where heads share keys and values, a key/value head reads through k and v
-    before the heads, which read through q alone.
+    Where heads share keys and values, a key/value head reads through k and v before the heads, which read through q.
     """
     cfg, n = model.cfg, n_sharing(model)
     ways = THROUGH if n == 1 else THROUGH[:1]
@@ -210,9 +206,8 @@ class State(IntEnum):
 class Layout:
     """The places of edges among the inputs and writers of a model, embeddings apart.
 
-    `streams` are the hook points of the streams that the inputs read; `exists` marks all edges of the model. `groups`
-    hold number, input and writer of edges that do not overlap, in the order of the edges. An edge may stand for several
-    entries; one that has positions is a group by itself.
+    `streams` are the hook points of the streams that inputs read; `exists` marks all edges of the model. `groups` hold
+    number, input and writer of edges that do not overlap; one that has positions is a group by itself.
     """
 
     edges: Sequence[Edge]
@@ -228,8 +223,7 @@ class Carried:
     """States of all edges of a model, laid out by input and writer.
 
     `live` edges carry what the changed run writes, `patched` ones what the other run wrote; `changed` inputs are not
-    live throughout. The axes `row` and `pos` have length 1 where the states are the same for all prompts, or at all
-    positions.
+    live throughout. The axes `row` and `pos` have length 1 where states are the same along them.
     """
 
     at: Layout
@@ -274,11 +268,7 @@ def layout(model: HookedModel, edges: Sequence[Edge]) -> Layout:
 
 
 def carried(at: Layout, batch: Batch, states: Int[Tensor, "cell edge"]) -> Carried:
-    """Lay out the states (`State`) of some edges in every cell.
-
-    All other edges are live, and so are those with positions at other positions, which the batch must have. Where edges
-    overlap the later one prevails.
-    """
+    """Lay out the states of some edges in every cell; others are live; where edges overlap the later prevails."""
     device, n_pos = batch.inputs.device, batch.inputs.shape[1]
     states = states.to(device)
     varied = any(edge.pos is not None for edge in at.edges)
@@ -303,10 +293,10 @@ EdgeStates = Mapping[Edge, State]
 
 
 def of_edge(model: HookedModel, edge: Edge, *, direct: bool = False, through_mlps: bool = False) -> EdgeStates:
-    """The cell in which an edge is patched.
+    """The states in which an edge is patched.
 
-    The output of its reader then goes everywhere, or with `direct` straight to the logits alone. With `through_mlps`
-    the MLPs between writer and reader see the patch too, and pass it on to the reader alone.
+    Its reader's output then goes everywhere, or with `direct` to the logits alone. With `through_mlps` the MLPs between
+    writer and reader see the patch too, and pass it on to the reader alone.
     """
     cell = {edge: State.PATCHED}
     if through_mlps:
@@ -335,10 +325,7 @@ def _through_mlps(model: HookedModel, edge: Edge) -> dict[Edge, State]:
 def states(
     model: HookedModel, cells: Sequence[EdgeStates], rest: State, max_bytes: int
 ) -> tuple[list[Edge], Int[Tensor, "cell edge"]]:
-    """All edges of a model, those of the cells last, and their states in each cell; all others have the state `rest`.
-
-    Raises InputError where there are so many that the table does not fit.
-    """
+    """All edges of a model, then those of the cells, and their states in each; all others have the state `rest`."""
     every = model_edges(model, embeddings="apart")
     own = list(dict.fromkeys(edge for cell in cells for edge in cell))
     number = {edge: len(every) + i for i, edge in enumerate(own)}

@@ -51,8 +51,7 @@ class Question:
 
     Under `noising` cells take from the corrupted run and go into the clean one, under `denoising` the other way round.
     The value of a prompt is the mean of a metric over its scored positions. Hooks on the model stay and act.
-    `max_bytes` bounds what is allocated on the way, weights and result excepted. The check of the metrics draws from
-    the stream `metrics` of `seed`. Metrics and directions have different names, at least one each.
+    `max_bytes` bounds what is allocated on the way, weights and result excepted.
     """
 
     model: HookedModel
@@ -101,10 +100,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepResult:
-    """The measurements of a sweep under each patch, and of the unpatched prompts, in float64 and on the CPU.
-
-    `method` is `stream`, or `hooks` and the reason, or `gradients`.
-    """
+    """The measurements of a sweep, in float64 and on the CPU; `method` is `stream`, `gradients` or `hooks`."""
 
     value: Float[Tensor, "direction metric cell prompt"]
     clean: Float[Tensor, "metric prompt"]
@@ -114,10 +110,7 @@ class SweepResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Patched:
-    """Logits under the patches of some cells.
-
-    They are at the read positions from number `first` on; before it nothing changes.
-    """
+    """Logits under the patches of some cells, at the read positions from number `first` on."""
 
     cells: Sequence[int]
     first: int
@@ -178,10 +171,7 @@ Answer = tuple[Sequence[int], Float[Tensor, "metric cell prompt"]]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Generic[AnyRun]):
-    """The way in which the cells of a sweep are run, `n_prompts` at a time.
-
-    `run` is a forward pass without patches. Cells of a chunk that `answers` leaves out change nothing.
-    """
+    """The way in which cells are run, `n_prompts` at a time; those that `answers` leaves out change nothing."""
 
     method: str
     n_prompts: int
@@ -201,8 +191,8 @@ def recorded_plan(
 ) -> Plan[Run]:
     """Plan cells that need both runs recorded at some places, within the budget.
 
-    `patched` maps a chunk and the bytes that it may take to the logits of every cell that may matter. `copied` are the
-    bytes of weights that are laid out anew, `at_work` those of one cell on one prompt.
+    `patched` maps a chunk and the bytes that it may take to logits of cells. `copied` are the bytes of weights that are
+    laid out anew, `at_work` those of one cell on one prompt.
     """
     sizes = question.sizes
     room, kept = question.max_bytes - sizes.weights() - copied, sizes.recorded(places)
@@ -255,8 +245,7 @@ _TRIED = 8
 class Reader:
     """The answers that metrics need about some prompts, at the positions that are read.
 
-    `answer` is the right token, or vector; `foil` is the right one on the corrupted prompt. `scored` marks the
-    positions that count for a prompt. `clean` has the logits, or output vectors, of the clean prompts.
+    `foil` is the right answer on the corrupted prompt; `clean` has the logits, or output vectors, of the clean prompts.
     """
 
     metrics: Sequence[Metric]
@@ -272,10 +261,7 @@ class Reader:
         metrics: Sequence[Metric],
         clean: Float[Tensor, "prompt read d_vocab"],
     ) -> "Reader":
-        """The reader of some pairs, on the device of the logits.
-
-        Raises InputError where the model has no logit for an answer or a foil, or its outputs are of another width.
-        """
+        """The reader of some pairs; InputError where the model has no logit for an answer or a foil."""
         answer, foil, scored = (
             values[:, read.to(values.device)].to(clean.device) for values in (pairs.answer, pairs.foil, pairs.scored)
         )

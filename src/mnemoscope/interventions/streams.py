@@ -55,10 +55,7 @@ _AFTER: tuple[Kind, ...] = (*BY_NEURON, "mlp_out", "resid_post")
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """A run that is patched, recorded at `places`, with its keys and values: ready to be continued from anywhere.
-
-    `read` are the positions whose logits are wanted, ascending.
-    """
+    """A run that is patched, with its keys and values, to be continued; `read` are the positions wanted."""
 
     weights: Transformer
     base: Run
@@ -109,10 +106,7 @@ def entry(weights: Transformer, kind: Kind, layer: int | None) -> tuple[int, Pla
 
 @torch.no_grad()
 def plan_edges(question: Question, edges: Sequence[Edge], *, direct: bool = False) -> Plan[Run] | str:
-    """Plan to patch edges one at a time the fast way; or say, in words, why that is not open.
-
-    The numbers of the edges are the cells. With `direct` only the logits read what the reader of an edge then writes.
-    """
+    """Plan to patch edges one at a time the fast way; or say, in words, why that is not open."""
     layout(question.model, edges)
     if isinstance(weights := question.weights, str):
         return weights
@@ -142,8 +136,8 @@ def places(weights: Transformer) -> set[Place]:
 class ChangedInputs:
     """Changed inputs of the readers of one layer.
 
-    `change` is the difference of several writers' outputs from `start` on, the first position that changes. `seen` are
-    the positions, none earlier, at which it matters what the readers write.
+    `change` is the difference of several writers' outputs from `start` on. `seen` are the positions, none earlier, at
+    which it matters what the readers write.
     """
 
     run: Stream
@@ -180,10 +174,7 @@ class ChangedInputs:
         return torch.baddbmm(each, z, w_o[list(readers)]).unflatten(1, stream.shape[:2])
 
     def z_changes(self, through: Through | None) -> Float[Tensor, "writer prompt reader seen d_reader"]:
-        """The change of every reader's z where it reads the changed stream through one input, or (None) through all.
-
-        For a key/value head, the z of the heads that share it lie side by side.
-        """
+        """The change of every reader's z, through one input or (None) all; heads that share lie side by side."""
         attn, past = self._attn, self.run.past[self.layer]
         q, z = (self._stream(kind).transpose(1, 2)[None] for kind in ("q", "z"))
         k, v = past.k[None], past.v[None]
@@ -228,11 +219,7 @@ class ChangedInputs:
 
 @dataclass(frozen=True, kw_only=True)
 class EachEdge:
-    """Edges patched each by itself, on all prompts of a run; their numbers are the cells.
-
-    `run` and the `source` of what edges carry are recorded at `places`. With `direct` only the logits read what the
-    reader then writes.
-    """
+    """Edges patched each by itself; `direct`: only the logits read what the reader then writes."""
 
     run: Stream
     source: Run

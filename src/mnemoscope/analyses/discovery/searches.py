@@ -223,13 +223,9 @@ def order(paths: Paths, scores: Float[np.ndarray, " edge"], *, signed: bool, con
 def exact(setting: Setting, *, target: float = TARGET) -> xr.Dataset:
     """Every circuit of a small model, with at most 16 edges.
 
-    Returns:
-        `faithfulness` over `number`: of the circuit that has edge e if bit e of its number is set; `minimal` over
-        (alternative, edge): the minimal circuits, the smallest first; `frontier` and `best` over n_edges: the highest
-        faithfulness, and (with edge) a circuit that has it.
-
-    Raises:
-        InputError: There are too many edges, or the target is out of range; or as `Setting.span`.
+    Returns `faithfulness` over `number`: of the circuit that has edge e if bit e of its number is set; `minimal` over
+    (alternative, edge): the minimal circuits, the smallest first; `frontier` and `best` over n_edges: the highest
+    faithfulness, and (with edge) a circuit that has it. Raises InputError for more edges, and as `Setting.span`.
     """
     in_range("target", target, 0, 1)
     n_edges = len(setting.edges)
@@ -277,11 +273,9 @@ def minimal(reached: Bool[np.ndarray, " circuit"]) -> Bool[np.ndarray, " circuit
 def compared_with_exact(truth: xr.Dataset, circuits: xr.DataArray) -> xr.Dataset:
     """Circuits, over edge after any other axes, beside the truth from `exact` for the same model.
 
-    Returns:
-        `n_edges`, `faithfulness`, `size_ratio`, `jaccard`, `gap` over the axes of `circuits` but edge.
-
-    Raises:
-        InputError: The circuits are of another model, or no circuit reaches the target.
+    `size_ratio`: edges by those of the smallest circuit that reaches the target. `jaccard`: shared edges by edges of
+    either, with the nearest minimal circuit. `gap`: the highest faithfulness of that size minus its own. InputError
+    where the circuits are of another model, or no circuit reaches the target.
     """
     if not truth.sizes["alternative"]:
         raise InputError("no circuit reaches the target of truth, so that nothing can be compared with it")

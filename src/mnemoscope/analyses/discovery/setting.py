@@ -105,9 +105,8 @@ def nodes(circuit: xr.DataArray) -> list[str]:
 class Paths:
     """The edges of a model by the parts that they join, to follow paths in many circuits at once.
 
-    `from_` gives by writer, in the order of writing, the numbers of the edges that start there. `into` gives by reader,
-    in the order of reading, the numbers of those that lead there. `parts` gives by reader the parts whose output
-    depends on what it reads.
+    `from_` gives by writer, `into` by reader, the numbers of the edges there, in the order of writing or reading.
+    `parts` gives by reader the parts whose output depends on what it reads.
     """
 
     from_: Mapping[Part, Int[np.ndarray, " _"]]
