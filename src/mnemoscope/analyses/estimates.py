@@ -313,7 +313,7 @@ def approximation(
 ) -> xr.Dataset:
     """Compare an estimate with the exact sweep.
 
-    `estimate` comes from `attribute_edges`, `integrate_edges` or `attribution.estimate`; `exact` from `patch_edges` or
+    `estimate` comes from `attribute_edges`, `integrate_edges` or `estimate`; `exact` from `patch_edges` or
     `patch`, over the same cells and prompts. `top` are numbers of largest effects, by size without sign, that are
     looked for. Signs are compared in cells whose exact effect is at least `share` of the largest one. Raises InputError
     where the results are over different cells, prompts, metrics or directions, or have one cell only.

@@ -1,7 +1,7 @@
 """The metric of circuits on pairs of prompts.
 
 Whatever circuits have in common is computed once for models that the engine represents, whose heads share nothing and
-whose blocks are not parallel. All others run cell by cell through hooks (`run`). The numbers are the same.
+whose blocks are not parallel. All others run cell by cell through hooks (`edge_states`). The numbers are the same.
 
 A part's output in a circuit depends on the circuit's edges that lead to it, directly or through others. Circuits that
 agree in these edges share the output. In one layer with two heads and an MLP, the 8192 circuits need 8 outputs of each
