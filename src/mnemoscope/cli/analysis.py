@@ -120,10 +120,30 @@ def publish(
     """Print the tables; write arrays, tables and a page with the figures to OUT/<label>/<command>."""
     from mnemoscope.report.tables import counted
 
-    title = f"{label}, {counted(len(runs), 'seed')}"
-    page = ms.report.Page(f"{command}: {title}", "Mean and range are over seeds." if len(runs) > 1 else "")
+    seeds = f"{label}, {counted(len(runs), 'seed')}"
+    lead = "Mean and range are over seeds." if len(runs) > 1 else ""
+    present(command, seeds, results, shown, options.out / label / command, lead=lead, options=options)
+
+
+def present(
+    command: str,
+    title: str,
+    results: Results,
+    shown: Shown,
+    place: Path,
+    *,
+    lead: str = "",
+    options: WritesResults | None = None,
+) -> None:
+    """Print the tables; write arrays (<name>.nc), tables (<name>.csv, as numbers <name>-tidy.csv and <name>-seeds.csv)
+    and a page with the figures (<command>.html) to the directory `place`.
+
+    Arrays, tables, pages and figures that an earlier call has left there are removed, since they may come from other
+    options. `title` stands before the title of every table, `lead` under that of the page. `options` say which figures
+    and tables are written in other formats too.
+    """
+    page = ms.report.Page(f"{command}: {title}", lead)
     fill(page, shown)
-    place = options.out / label / command
     write_results(command, title, results, shown.tables, page, place, finding=shown.finding, options=options)
 
 
@@ -148,16 +168,12 @@ def write_results(
     place: Path,
     *,
     finding: str = "",
-    options: WritesResults,
+    options: WritesResults | None = None,
 ) -> None:
-    """Print the tables; write arrays (<name>.nc), tables (<name>.csv, as numbers <name>-tidy.csv and <name>-seeds.csv)
-    and a page (<command>.html) to the directory `place`.
-
-    Arrays, tables, pages and figures that an earlier call has left there are removed, since they may come from other
-    options. `title` stands before the title of every table. `options` say which other formats are written too.
-    """
+    """As `present`, with a page that is there already."""
     from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
 
+    options = options or WritesResults()
     for kind in ("*.nc", "*.csv", "*.tex", "*.html", *(f"figures/{command}-*.{ending}" for ending in FORMATS)):
         for file in list(place.glob(kind)):
             file.unlink()
