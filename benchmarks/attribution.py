@@ -17,13 +17,12 @@ import torch
 import xarray as xr
 
 from language import N_POS, N_PROMPTS, SHAPES, shaped
-from mnemoscope.analyses.patching.approximation import approximation
-from mnemoscope.analyses.patching.edge_attribution import attribute_edges, integrate_edges
-from mnemoscope.analyses.patching.edges import patch_edges
+from mnemoscope.analyses.estimates import approximation, attribute_edges, integrate_edges
+from mnemoscope.analyses.patching import patch_edges
 from mnemoscope.core.metrics import LOGIT_DIFF, at_target
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
-from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.interventions.graph import model_edges
 from mnemoscope.models.lens import HookedTransformer
 from patching import random_pairs
 from timing import Contender, Figure, duration, interleave, ratio

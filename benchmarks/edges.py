@@ -7,11 +7,11 @@ from statistics import median
 import torch
 from transformer_lens import ActivationCache
 
-from mnemoscope.analyses.patching.edges import patch_edges
+from mnemoscope.analyses.patching import patch_edges
 from mnemoscope.core.metrics import LOGIT_DIFF, at_target
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Edge, Site
-from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.interventions.graph import model_edges
 from mnemoscope.models.building import from_configuration
 from mnemoscope.models.lens import HookedTransformer
 from patching import CONFIG, N_POS, memory, random_pairs

@@ -7,7 +7,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from transformer_lens import patching
 
-from mnemoscope.analyses.patching.activations import patch
+from mnemoscope.analyses.patching import patch
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.metrics import LOGIT_DIFF, at_target
 from mnemoscope.core.pairs import PromptPairs

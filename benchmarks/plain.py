@@ -17,9 +17,9 @@ from torch.nn import functional as F
 
 from language import N_POS, SHAPES, shaped
 from mnemoscope.analyses.ablation.removal import ablate
-from mnemoscope.analyses.attribution.direct import logit_attribution
-from mnemoscope.analyses.patching.activations import patch
-from mnemoscope.analyses.patching.edge_attribution import attribute_edges
+from mnemoscope.analyses.attribution import logit_attribution
+from mnemoscope.analyses.estimates import attribute_edges
+from mnemoscope.analyses.patching import patch
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.metrics import LOGIT_DIFF
 from mnemoscope.core.pairs import PromptPairs

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.analyses.probes.editing import EDITS
+from mnemoscope.analyses.edits import EDITS
 from mnemoscope.core.patterns import previous
 from mnemoscope.core.presets import preset
 from mnemoscope.engine import architecture, budget

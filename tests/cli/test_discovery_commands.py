@@ -8,9 +8,8 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.patching.activations import effects
-from mnemoscope.analyses.patching.edges import patch_edges
-from mnemoscope.analyses.probes.rows import with_latent
+from mnemoscope.analyses.patching import effects, patch_edges
+from mnemoscope.analyses.probes import with_latent
 from mnemoscope.cli import main
 from mnemoscope.models.run import open_run
 from mnemoscope.records import discover, probe

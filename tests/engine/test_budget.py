@@ -4,14 +4,13 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from mnemoscope.analyses.patching.activations import patch
+from mnemoscope.analyses.patching import patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import METRICS
 from mnemoscope.engine.architecture import read_transformer
 from mnemoscope.engine.budget import MAX_BYTES, Sizes, roomy
-from mnemoscope.interventions.patching.grid import grid
-from mnemoscope.interventions.patching.measuring import Question
-from mnemoscope.interventions.patching.sweep import plan
+from mnemoscope.interventions.cells import grid, plan
+from mnemoscope.interventions.measurement import Question
 from tests.interventions.patching.prompts import prompt_pairs
 from tests.support import foreign_model
 

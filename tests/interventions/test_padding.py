@@ -5,8 +5,8 @@ import torch
 
 from mnemoscope import Batch, InputError, Mean, Named, PromptPairs, Resample, Site, Zero, run_with
 from mnemoscope.analyses import head_scores
-from mnemoscope.interventions.edges.run import outside
-from mnemoscope.interventions.patching.measuring import Question
+from mnemoscope.interventions.edge_states import outside
+from mnemoscope.interventions.measurement import Question
 from tests.support import random_model
 
 HOOK = "blocks.0.attn.hook_z"

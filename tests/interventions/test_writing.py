@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.patching.activations import patch
-from mnemoscope.analyses.patching.attribution import estimate
+from mnemoscope.analyses.estimates import estimate
+from mnemoscope.analyses.patching import patch
 from mnemoscope.core.batch import Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Add, Knockout, Patch, SetPattern, Zero

@@ -9,8 +9,7 @@ import xarray as xr
 
 from mnemoscope.cli.listing import commands
 from mnemoscope.core.errors import InputError
-from mnemoscope.records.record import GATE, Options, analyse, records
-from mnemoscope.records.showing import shown
+from mnemoscope.records.record import GATE, Options, analyse, records, shown
 from mnemoscope.report.tables import Table
 
 QUICK = {

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.interventions.graph import model_edges
 from mnemoscope.records.discover import (
     BY_EFFECT,
     GREEDY,

@@ -4,14 +4,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.patching.activations import effects
-from mnemoscope.analyses.patching.approximation import approximation
-from mnemoscope.analyses.patching.edge_attribution import attribute_edges, integrate_edges
-from mnemoscope.analyses.patching.edge_roles import edges_of_seeds
-from mnemoscope.analyses.patching.edges import patch_edges
+from mnemoscope.analyses.estimates import approximation, attribute_edges, integrate_edges
+from mnemoscope.analyses.patching import edges_of_seeds, effects, patch_edges
 from mnemoscope.analyses.stacking import along
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.interventions.graph import model_edges
 from mnemoscope.records import edges
 from mnemoscope.records.edges import edge_table, error_table, estimate_figure, estimate_table
 from mnemoscope.report.edges import role_circuit

@@ -3,8 +3,7 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.roles import by_role
-from mnemoscope.analyses.shapley.against_removal import removal_agreement
-from mnemoscope.analyses.shapley.values import shapley
+from mnemoscope.analyses.shapley import removal_agreement, shapley
 from mnemoscope.analyses.stacking import along
 from mnemoscope.records.shapley import (
     COMPARED,

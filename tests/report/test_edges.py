@@ -6,7 +6,7 @@ import xarray as xr
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Edge, Site
-from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.interventions.graph import model_edges
 from mnemoscope.report.edges import HALF_HEIGHT, PORTS, circuit_figure, places, routes
 from mnemoscope.report.page import Page
 from tests.support import random_model

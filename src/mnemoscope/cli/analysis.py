@@ -14,8 +14,7 @@ import lazy_loader
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, SECTIONS, Command
 from mnemoscope.cli.options import FORMATS, AnalysisOptions, TakesApart, WritesResults
-from mnemoscope.records.record import Measured, Record, Results, no_notes
-from mnemoscope.records.showing import Shown, shown
+from mnemoscope.records.record import Measured, Record, Results, Shown, no_notes, shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,8 +50,8 @@ def _options(own: type) -> type:
 
 def measured_together(record: Record, label: str, runs: Sequence[ms.Run], options: Any, jobs: int) -> Measured:
     """Measure the runs of one configuration, and show how many are done."""
-    each = analysed(runs, record.of_run(options), jobs, label)
-    return record.put_together(label, runs, each, options)
+    each = analysed(runs, record.measure_with_gate(options), jobs, label)
+    return record.combine(label, runs, each, options)
 
 
 def analysis_command(
@@ -82,7 +81,7 @@ def analysis_command(
         record.refuse(chosen, runs, option="--n")
         for label, members in ms.models.by_label(runs).items():
             each = analysed(members, partial(measure, options=chosen), chosen.jobs, label)
-            results = record.put_together(label, members, each, chosen).results
+            results = record.combine(label, members, each, chosen).results
             publish(name, label, members, results, show(results, chosen, members), chosen)
 
     return COMMANDS.add(name, Command(options=options, run=run, section=SECTIONS[1]))

@@ -29,8 +29,8 @@ from mnemoscope.core.intervention import (
 )
 from mnemoscope.core.protocols import HookedModel, evaluation_mode, has_linear_attention
 from mnemoscope.core.site import Edge, ParamSite, Site
-from mnemoscope.interventions.edges.graph import check_exists, layout
-from mnemoscope.interventions.edges.hooks import edges_changed
+from mnemoscope.interventions.edge_states import edges_changed
+from mnemoscope.interventions.graph import check_exists, layout
 from mnemoscope.interventions.reading import logits_directly
 from mnemoscope.interventions.recordings import Recordings, results
 from mnemoscope.interventions.replacements import Replacer, change, region

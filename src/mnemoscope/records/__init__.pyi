@@ -3,9 +3,9 @@ from .record import Measured as Measured
 from .record import Options as Options
 from .record import PairOptions as PairOptions
 from .record import Record as Record
+from .record import Shown as Shown
 from .record import analyse as analyse
 from .record import drawn as drawn
 from .record import records as records
 from .record import register as register
-from .showing import Shown as Shown
-from .showing import shown as shown
+from .record import shown as shown

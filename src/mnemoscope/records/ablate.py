@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import mnemoscope as ms
-from mnemoscope.records.record import Measured, Options, Record, register, xr
+from mnemoscope.records.record import Measured, Options, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,15 +119,4 @@ def _choices(names: Sequence[str]) -> dict[str, tuple[Any, tuple[ms.analyses.Rem
     }
 
 
-register(
-    Record(
-        name="ablate",
-        options=Ablate,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        finding=finding,
-        limits=LIMITS,
-        vectors=True,
-    )
-)
+register_module(__name__, Ablate, vectors=True)

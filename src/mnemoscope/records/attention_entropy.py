@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import mnemoscope as ms
-from mnemoscope.records.record import Measured, Options, Record, drawn, register, xr
+from mnemoscope.records.record import Measured, Options, drawn, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,15 +114,4 @@ def finding(measured: Measured) -> str:
     return f"Sharpest attention: for {'; for '.join(sharpest)}."
 
 
-register(
-    Record(
-        name="attention-entropy",
-        options=AttentionEntropy,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        finding=finding,
-        limits=LIMITS,
-        vectors=True,
-    )
-)
+register_module(__name__, AttentionEntropy, vectors=True)

@@ -1,4 +1,4 @@
-"""OV and QK circuits read from a run's weights (`analyses.circuits`): scores, and how well they predict causes."""
+"""OV and QK circuits read from a run's weights (`analyses.head_circuits`): scores, and how well they predict causes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import mnemoscope as ms
-from mnemoscope.records.record import Measured, Options, Record, Results, drawn, register, xr
+from mnemoscope.records.record import Measured, Options, Results, drawn, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,15 +128,4 @@ def finding(measured: Measured) -> str:
     return f"Attention scores explained by the linearised QK circuit: {'; '.join(found)}."
 
 
-register(
-    Record(
-        name="circuits",
-        options=Circuits,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        finding=finding,
-        limits=LIMITS,
-        source="Elhage et al. 2021 (OV and QK circuits, composition)",
-    )
-)
+register_module(__name__, Circuits, source="Elhage et al. 2021 (OV and QK circuits, composition)")

@@ -16,7 +16,7 @@ from mnemoscope.records.pairs import (
     pairs_by_skill,
     refuse_unknown,
 )
-from mnemoscope.records.record import Measured, PairOptions, Record, Results, drawn, register, xr
+from mnemoscope.records.record import Measured, PairOptions, Results, drawn, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ def _known(
     """The numbers that `_AXES` names, as far as they exist."""
     import numpy as np
 
-    from mnemoscope.analyses.discovery import compared_with_exact, exact
+    from mnemoscope.analyses.discovery.searches import compared_with_exact, exact
     from mnemoscope.analyses.discovery.setting import labelled
 
     target, n_edges = options.target, len(selection.edges)
@@ -169,7 +169,7 @@ def _known(
 
 def _estimated(setting: ms.analyses.Setting) -> xr.DataArray:
     """The addition of each edge to the metric, by EAP-IG."""
-    from mnemoscope.analyses.patching.edge_attribution import integrate_edges
+    from mnemoscope.analyses.estimates import integrate_edges
 
     found = integrate_edges(
         setting.model,
@@ -259,7 +259,7 @@ def control_table(found: Mapping[str, xr.Dataset], how: str) -> ms.report.Table:
 
 def figures(measured: Measured) -> list[tuple[str, Any]]:
     """The circuit of every skill by role, where a seed has one, and faithfulness by number of edges."""
-    from mnemoscope.interventions.edges.graph import model_edges
+    from mnemoscope.interventions.graph import model_edges
 
     results, options = measured.results, measured.options
     chosen = model_edges(measured.runs[0].hooked(options.step), embeddings=options.embeddings)
@@ -368,18 +368,4 @@ def finish(label: str, measured: Measured) -> Results:
     return results
 
 
-register(
-    Record(
-        name="discover",
-        options=Discover,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        finding=finding,
-        limits=LIMITS,
-        notes=notes,
-        check=check,
-        finish=finish,
-        least_n=4,
-    )
-)
+register_module(__name__, Discover, least_n=4)

@@ -9,23 +9,24 @@ from typing import Any, Literal
 
 import mnemoscope as ms
 from mnemoscope.records.pairs import (
+    SweepOptions,
     by_skill,
+    check_metrics,
     costliest,
     edges_by_role,
     heads_with_roles,
     metrics,
     pairs_by_skill,
     refuse_unknown,
+    with_effects,
 )
-from mnemoscope.records.record import Measured, PairOptions, Record, Results, drawn, register, xr
+from mnemoscope.records.record import Measured, Results, drawn, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Edges(PairOptions):
+class Edges(SweepOptions):
     """Path patching: which connections between parts carry the difference between clean and corrupted sequences."""
 
-    metrics: tuple[str, ...] = ()
-    """logit_diff (the default), log_prob, prob, accuracy, kl; of vectors error_diff, squared_error, distance."""
     embeddings: Literal["together", "apart"] = "together"
     """Token and positional embeddings as one writer or as two."""
     effect: Literal["total", "direct"] = "total"
@@ -70,8 +71,7 @@ def measure(run: ms.Run, options: Edges) -> dict[str, xr.Dataset]:
     for skill, pairs in pairs_by_skill(run, options, drawn(run, options, "edges")).items():
         kinds = {"embeddings": options.embeddings, "effect": options.effect, "freeze": options.freeze}
         values = ms.patch_edges(model, pairs, metrics=chosen, **kinds)
-        effects = ms.analyses.effects(values, refuse=False)
-        results[f"edges_{skill}"] = xr.merge([values, effects], combine_attrs="override")
+        results[f"edges_{skill}"] = with_effects(values)
         for name, result in _estimated(model, pairs, values, options).items():
             results[f"{name}_{skill}"] = result
     return results
@@ -81,8 +81,7 @@ def _estimated(
     model: ms.HookedModel, pairs: ms.PromptPairs, values: xr.Dataset, options: Edges
 ) -> dict[str, xr.Dataset]:
     """Effects by estimate, and their distance from those of the sweep; nothing where no estimate is wanted."""
-    from mnemoscope.analyses.patching.approximation import approximation
-    from mnemoscope.analyses.patching.edge_attribution import attribute_edges, integrate_edges
+    from mnemoscope.analyses.estimates import approximation, attribute_edges, integrate_edges
 
     smooth = metrics("--metrics", [name for name in _SMOOTH if name in values.metric])
     if not options.approximate or not smooth or options.effect != "total" or options.freeze:
@@ -118,7 +117,7 @@ def _titles(measured: Measured) -> dict[str, str]:
 
 def figures(measured: Measured) -> list[tuple[str, Any]]:
     """The edges drawn between parts, skill by skill, and estimates against exact effects."""
-    from mnemoscope.interventions.edges.graph import model_edges
+    from mnemoscope.interventions.graph import model_edges
     from mnemoscope.report.edges import role_circuit
 
     options, results = measured.options, measured.results
@@ -260,30 +259,20 @@ def some_lack(effects: Mapping[str, xr.Dataset]) -> bool:
     return bool((next(iter(effects.values())).component == "").any())
 
 
-def _check(options: Edges) -> None:
-    metrics("--metrics", options.metrics)
+check = check_metrics
 
 
-def _finish(label: str, measured: Measured) -> Results:
+def finish(label: str, measured: Measured) -> Results:
+    """Edges by role; refused where no seed tells the sequences apart."""
     results = edges_by_role(measured.results)
     ratios = {skill: result.ratio for skill, result in by_skill("edges", results).items()}
     refuse_unknown(label, ratios, missing="nothing to be carried", option="--metrics")
     return results
 
 
-register(
-    Record(
-        name="edges",
-        options=Edges,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        finding=finding,
-        limits=LIMITS,
-        notes=notes,
-        source="Goldowsky-Dill et al. 2023 (path patching), Syed et al. 2023 (EAP), Hanna et al. 2024 (EAP-IG)",
-        check=_check,
-        finish=_finish,
-        vectors=True,
-    )
+register_module(
+    __name__,
+    Edges,
+    source="Goldowsky-Dill et al. 2023 (path patching), Syed et al. 2023 (EAP), Hanna et al. 2024 (EAP-IG)",
+    vectors=True,
 )

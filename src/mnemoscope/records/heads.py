@@ -8,7 +8,7 @@ from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.core.errors import counted, in_range
-from mnemoscope.records.record import Measured, Options, Record, drawn, register, xr
+from mnemoscope.records.record import Measured, Options, drawn, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,18 +156,10 @@ def finding(measured: Measured) -> str:
     return " ".join(sentences)
 
 
-register(
-    Record(
-        name="heads",
-        options=Heads,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        finding=finding,
-        limits=LIMITS,
-        source='Musat, "Mechanism and emergence of stacked attention heads in multi-layer transformers"',
-        check=check,
-        apart=("paths", "selection"),
-        vectors=True,
-    )
+register_module(
+    __name__,
+    Heads,
+    source='Musat, "Mechanism and emergence of stacked attention heads in multi-layer transformers"',
+    apart=("paths", "selection"),
+    vectors=True,
 )

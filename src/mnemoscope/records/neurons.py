@@ -8,7 +8,7 @@ from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.core.errors import in_range
-from mnemoscope.records.record import Measured, Options, Record, drawn, register, xr
+from mnemoscope.records.record import Measured, Options, drawn, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,16 +178,4 @@ def finding(measured: Measured) -> str:
     return f"Neurons that keep {MOST:g} of what their layer adds to the accuracy: {'; '.join(found)}."
 
 
-register(
-    Record(
-        name="neurons",
-        options=Neurons,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        finding=finding,
-        limits=LIMITS,
-        source="Geva et al. 2021 (feed-forward layers as key/value memories)",
-        check=check,
-    )
-)
+register_module(__name__, Neurons, source="Geva et al. 2021 (feed-forward layers as key/value memories)")

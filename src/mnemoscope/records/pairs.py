@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.records.record import PairOptions, Results, xr
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions(PairOptions):
+    """Options of sweeps of patches over pairs."""
+
+    metrics: tuple[str, ...] = ()
+    """logit_diff (the default), log_prob, prob, accuracy, kl; of vectors error_diff, squared_error, distance."""
+
+
+def check_metrics(options: SweepOptions) -> None:
+    """Refuse unknown metrics."""
+    metrics("--metrics", options.metrics)
 
 
 def metrics(option: str, names: Sequence[str]) -> list[Any]:
@@ -32,6 +46,11 @@ def pairs_by_skill(run: ms.Run, options: PairOptions, batch: ms.Batch) -> dict[s
         return {"all": ms.PromptPairs.from_task(task, batch, kind=kind, seed=seed)}
     chosen = options.skills or tuple(masks)
     return {skill: ms.PromptPairs.from_task(task, batch, kind=kind, skill=skill, seed=seed) for skill in chosen}
+
+
+def with_effects(values: xr.Dataset) -> xr.Dataset:
+    """Measurements of patches, and their effects; NaN where a run does not tell the sequences apart."""
+    return xr.merge([values, ms.analyses.effects(values, refuse=False)], combine_attrs="override")
 
 
 def by_skill(name: str, results: Results) -> dict[str, xr.Dataset]:
@@ -70,7 +89,7 @@ def heads_with_roles(run: ms.Run) -> xr.Dataset:
 
 def edges_by_role(results: Results) -> dict[str, Any]:
     """Results of all seeds with the edges of all of them beside each other, named by the `roles` among the results."""
-    from mnemoscope.analyses.patching.edge_roles import edges_of_seeds
+    from mnemoscope.analyses.patching import edges_of_seeds
 
     component = results["roles"].component
     return {

@@ -1,4 +1,4 @@
-"""Activation patching over seeds (`analyses.patching.activations`), swept for each skill, heads by role."""
+"""Activation patching over seeds (`analyses.patching`), swept for each skill, heads by role."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.core.site import Kind
-from mnemoscope.records.pairs import by_skill, costliest, metrics, pairs_by_skill, refuse_unknown
-from mnemoscope.records.record import Measured, PairOptions, Record, Results, drawn, register, xr
+from mnemoscope.records.pairs import (
+    SweepOptions,
+    by_skill,
+    check_metrics,
+    costliest,
+    metrics,
+    pairs_by_skill,
+    refuse_unknown,
+    with_effects,
+)
+from mnemoscope.records.record import Measured, Results, drawn, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patch(PairOptions):
+class Patch(SweepOptions):
     """Activation patching: which activations carry the difference between clean and corrupted sequences."""
 
     kind: Kind = "resid_pre"
     """Activation, in TransformerLens's words."""
     over: tuple[str, ...] = ("layer", "pos")
     """Its axes to sweep, such as layer pos, layer head, layer pos head, layer head query key, layer neuron."""
-    metrics: tuple[str, ...] = ()
-    """logit_diff (the default), log_prob, prob, accuracy, kl; of vectors error_diff, squared_error, distance."""
 
 
 LIMITS = (
@@ -44,8 +51,7 @@ def measure(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
     chosen = metrics("--metrics", options.metrics) or None
     for skill, pairs in pairs_by_skill(run, options, batch).items():
         values = ms.patch(model, pairs, kind=options.kind, over=options.over, metrics=chosen)
-        result = xr.merge([values, ms.analyses.effects(values, refuse=False)], combine_attrs="override")
-        result = result.reindex(prompt=range(len(batch)))
+        result = with_effects(values).reindex(prompt=range(len(batch)))
         results[f"patch_{skill}"] = result if named is None else ms.analyses.by_role(result, named)
     return results
 
@@ -78,11 +84,11 @@ def finding(measured: Measured) -> str:
     return costliest(by_skill("patch", measured.results), what=measured.options.kind)
 
 
-def _check(options: Patch) -> None:
-    metrics("--metrics", options.metrics)
+check = check_metrics
 
 
-def _finish(label: str, measured: Measured) -> Results:
+def finish(label: str, measured: Measured) -> Results:
+    """The results without the prompts that no seed has; refused where no seed tells the sequences apart."""
     ratios = {skill: result.ratio for skill, result in by_skill("patch", measured.results).items()}
     refuse_unknown(label, ratios, missing="nothing to be carried", option="--metrics")
     return {
@@ -91,18 +97,9 @@ def _finish(label: str, measured: Measured) -> Results:
     }
 
 
-register(
-    Record(
-        name="patch",
-        options=Patch,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        finding=finding,
-        limits=LIMITS,
-        source="activation patching: Vig et al. 2020, Meng et al. 2022; directions as in Heimersheim and Nanda 2024",
-        check=_check,
-        finish=_finish,
-        vectors=True,
-    )
+register_module(
+    __name__,
+    Patch,
+    source="activation patching: Vig et al. 2020, Meng et al. 2022; directions as in Heimersheim and Nanda 2024",
+    vectors=True,
 )

@@ -11,7 +11,7 @@ import mnemoscope as ms
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.runtime import progress
 from mnemoscope.core.site import BY_HEAD, EMBEDDINGS, MLP, Kind, Site
-from mnemoscope.records.record import Measured, Options, Record, register, xr
+from mnemoscope.records.record import Measured, Options, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +131,7 @@ def _sites(model: ms.HookedModel, named: Mapping[str, str], kinds: Sequence[Kind
 
 def _latents(run: ms.Run, pos: int) -> list[str]:
     """The answer, and all latents with one value there; among those that name the same classes the first."""
-    from mnemoscope.analyses.probes.rows import latent_values
+    from mnemoscope.analyses.probes import latent_values
 
     batch = run.spec.task.monitor(N_LATENTS, split="train", generator=ms.generator(run.spec.seed, "probe", "latents"))
     shapes = (batch.inputs.shape[:1], batch.inputs.shape)
@@ -275,15 +275,4 @@ def notes(measured: Measured) -> Sequence[str]:
     return (ERASED, NAMES) if "erased" in measured.results else (NAMES,)
 
 
-register(
-    Record(
-        name="probe",
-        options=Probe,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        finding=finding,
-        limits=LIMITS,
-        notes=notes,
-    )
-)
+register_module(__name__, Probe)

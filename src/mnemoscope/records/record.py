@@ -1,21 +1,27 @@
-"""The record of an analysis, its options, and runs measured with it.
+"""The record of an analysis, its options, runs measured with it, and their display.
 
 The list of commands imports records, so their modules import slow ones inside functions.
+
+Models that learned nothing have no say in what is displayed. The finding is about models that beat every baseline of
+their task (`analyses.baselines`), and about the skills on which they do. Where there is none, it says only that, so
+that no part of a guessing model is called needed. Tables and figures leave out models that are no better than a
+constant guess, unless all are.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import lazy_loader
 
 import mnemoscope as ms
-from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.errors import InputError, in_range, one_of, ranges
 from mnemoscope.core.guests import Registry
 
 if TYPE_CHECKING:
@@ -27,6 +33,8 @@ Results = Mapping[str, Any]
 """A dataset along `seed` by name, or a tree with a dataset per seed where seeds differ in more than their values."""
 GATE = "gate"
 """Name of the result on what a model has learned (`analyses.baselines`)."""
+_NOT_BY_SKILL = ("roles",)
+"""Results that say nothing by themselves, beside those of skills."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +82,14 @@ class Record:
         options: A dataclass that inherits from `Options` and has a field `n`, the number of sequences. Its docstring
             and those of its fields are the help.
         measure: Takes a run and the options; gives datasets by name. A function of a module: workers get it by name.
-        tables: Of `Measured`.
-        figures: Of `Measured`: captions and plotly figures.
-        finding: Of `Measured`: what was found, in a sentence made from the numbers. It is asked about seeds and skills
-            that were learned only.
+        tables: From `Measured`, as the next three.
+        figures: Captions and plotly figures.
+        finding: What was found, in a sentence made from the numbers, for seeds and skills that were learned only.
         limits: Sentences on how it is measured, and what it does not show.
-        notes: Of `Measured`: more sentences, where they depend on the results.
+        notes: More sentences, where they depend on the results.
         source: The paper of the method, if there is one.
         check: Refuses options before anything is measured.
-        finish: Of a configuration's label and `Measured`: the results that are shown and written.
+        finish: From a configuration's label and `Measured`: the results that are shown and written.
         apart: Names of results that differ between seeds in more than their values; they become trees.
         least_n: The smallest `n`.
         vectors: Whether it makes sense for tasks of vectors too.
@@ -121,12 +128,12 @@ class Record:
                     "evaluate, report and track take them"
                 )
 
-    def of_run(self, options: Any) -> Callable[[ms.Run], Results]:
+    def measure_with_gate(self, options: Any) -> Callable[[ms.Run], Results]:
         """A function that measures one run with these options, the comparison with the baselines included."""
         return partial(_with_gate, measure=self.measure, options=options)
 
-    def put_together(self, label: str, runs: Sequence[ms.Run], each: Sequence[Results], options: Any) -> Measured:
-        """The results of runs that differ in the seed only along `seed`."""
+    def combine(self, label: str, runs: Sequence[ms.Run], each: Sequence[Results], options: Any) -> Measured:
+        """Combine the results of runs that differ in the seed only along `seed`."""
         alike = [{name: found[name] for name in found if name not in self.apart} for found in each]
         trees = {
             name: ms.analyses.side_by_side(
@@ -136,9 +143,7 @@ class Record:
         }
         results: Results = {**ms.analyses.over_seeds(runs, alike), **trees}
         measured = Measured(results=results, options=options, runs=runs)
-        if self.finish is None:
-            return measured
-        return Measured(results=self.finish(label, measured), options=options, runs=runs)
+        return measured if self.finish is None else replace(measured, results=self.finish(label, measured))
 
 
 RECORDS: Registry[Record] = Registry("analysis", "records")
@@ -147,6 +152,19 @@ RECORDS: Registry[Record] = Registry("analysis", "records")
 def register(record: Record) -> Record:
     """Register an analysis, from then on a command too; raises InputError where the name is taken."""
     return RECORDS.add(record.name, record)
+
+
+def register_module(module: str, options: type[Options], **others: Any) -> Record:
+    """Register the record that a module makes up, called by its `__name__`.
+
+    Its functions `measure`, `tables`, `figures`, `finding`, and `notes`, `check` and `finish` where it has them, are
+    fields of that name; `LIMITS` are the limits. The record is called as the module is; `others` are further fields.
+    """
+    own = vars(sys.modules[module])
+    names = ("measure", "tables", "figures", "finding", "notes", "check", "finish")
+    found = {name: own[name] for name in names if name in own}
+    name = module.rpartition(".")[2].replace("_", "-")
+    return register(Record(name=name, options=options, limits=own["LIMITS"], **found, **others))
 
 
 def records() -> dict[str, Record]:
@@ -164,7 +182,6 @@ def analyse(name: str, runs: Sequence[ms.Run], *, jobs: int = 1, **options: Any)
     InputError where there is no such analysis or option, the runs are of several configurations, or the analysis
     refuses them.
     """
-    from mnemoscope.core.errors import one_of
     from mnemoscope.models.run import by_label
     from mnemoscope.run.local import analyse_many
 
@@ -177,8 +194,8 @@ def analyse(name: str, runs: Sequence[ms.Run], *, jobs: int = 1, **options: Any)
     if len(labels) != 1:
         raise InputError(f"runs of one configuration are analysed together; got {', '.join(labels) or 'none'}")
     record.refuse(chosen, runs)
-    each = list(analyse_many(runs, record.of_run(chosen), jobs=jobs))
-    return record.put_together(labels[0], runs, each, chosen)
+    each = list(analyse_many(runs, record.measure_with_gate(chosen), jobs=jobs))
+    return record.combine(labels[0], runs, each, chosen)
 
 
 def drawn(run: ms.Run, options: Any, stream: str) -> ms.Batch:
@@ -189,3 +206,41 @@ def drawn(run: ms.Run, options: Any, stream: str) -> ms.Batch:
 
 def _with_gate(run: ms.Run, *, measure: Callable[[ms.Run, Any], Results], options: Any) -> Results:
     return {**measure(run, options), GATE: ms.analyses.gate_of_run(run, split=options.split, step=options.step)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """The display of the results of one configuration."""
+
+    finding: str = ""
+    """The finding, a sentence made from the numbers; it opens the page, and ends the printed output."""
+    tables: Sequence[ms.report.Table]
+    figures: Sequence[tuple[str, Any]]
+    """Caption and plotly figure."""
+    notes: Sequence[str] = ()
+    """Sentences for the page: the results and their limits."""
+
+
+def shown(record: Record, measured: Measured) -> Shown:
+    """The tables, figures, finding and notes of a record for its measurements."""
+    gate = measured.results[GATE]
+    said = ms.report.findings.learned(gate)
+    if gate.learned.any():
+        learners = _of_seeds(measured, "learned")
+        about = ms.analyses.of_learned_skills(learners.results)
+        if about.keys() - {GATE, *_NOT_BY_SKILL}:
+            said = f"{said} {record.finding(replace(learners, results=about))}".strip()
+    there, guessing = _of_seeds(measured, "above_chance"), ~gate.above_chance.any("skill")
+    notes = [*record.limits, *record.notes(there)]
+    if guessing.any():
+        seeds = ranges([int(seed) for seed in gate.seed.values[guessing.values]])
+        where = "" if guessing.all() else " They are in the arrays, not in tables and figures."
+        notes.insert(0, f"Not better than a constant guess on any skill: seeds {seeds}.{where}")
+    return Shown(finding=said, tables=record.tables(there), figures=record.figures(there), notes=notes)
+
+
+def _of_seeds(measured: Measured, level: Literal["learned", "above_chance"]) -> Measured:
+    """The same measurements for the seeds that reach a level on some skill, or for all if none does."""
+    reached = measured.results[GATE][level].any("skill").values
+    runs = [run for run, there in zip(measured.runs, reached, strict=True) if there or not reached.any()]
+    return replace(measured, results=ms.analyses.of_learners(measured.results, level), runs=runs)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import mnemoscope as ms
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.records.record import Measured, Options, Record, register, xr
+from mnemoscope.records.record import Measured, Options, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ _BARS = {"value": "value", "lost": "lost without it alone"}
 
 def check(options: Shapley) -> None:
     """Refuse a kind that is named twice, and too few samples."""
-    from mnemoscope.analyses.shapley.values import MIN_SAMPLES
+    from mnemoscope.analyses.shapley import MIN_SAMPLES
 
     if len(set(options.kinds)) < len(options.kinds):
         raise InputError(f"--kinds must name each kind once; got {' '.join(options.kinds)}")
@@ -259,17 +259,4 @@ def notes(measured: Measured) -> Sequence[str]:
     return (COMPARED,) if "agreement" in measured.results else ()
 
 
-register(
-    Record(
-        name="shapley",
-        options=Shapley,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        finding=finding,
-        limits=LIMITS,
-        notes=notes,
-        source="Shapley 1953 (values), Grabisch and Roubens 1999 (interactions)",
-        check=check,
-    )
-)
+register_module(__name__, Shapley, source="Shapley 1953 (values), Grabisch and Roubens 1999 (interactions)")

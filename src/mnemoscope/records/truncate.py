@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import mnemoscope as ms
 from mnemoscope.core.site import ParamSite
-from mnemoscope.records.record import Measured, Options, Record, drawn, register, xr
+from mnemoscope.records.record import Measured, Options, drawn, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,15 +225,4 @@ def notes(measured: Measured) -> Sequence[str]:
     return () if added is None else (added.note,)
 
 
-register(
-    Record(
-        name="truncate",
-        options=Truncate,
-        measure=measure,
-        tables=tables,
-        figures=figures,
-        finding=finding,
-        limits=LIMITS,
-        notes=notes,
-    )
-)
+register_module(__name__, Truncate)

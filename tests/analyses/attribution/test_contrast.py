@@ -1,6 +1,6 @@
 import torch
 
-from mnemoscope.analyses.attribution.selection import contrast
+from mnemoscope.analyses.contrasts import contrast
 from mnemoscope.core.batch import Batch
 from tests.support import foreign_model
 

@@ -6,8 +6,8 @@ import torch
 import xarray as xr
 from transformer_lens.model_bridge import TransformerBridge
 
-from mnemoscope.analyses.attribution import direct as module
-from mnemoscope.analyses.attribution.direct import logit_attribution
+from mnemoscope.analyses import attribution as module
+from mnemoscope.analyses.attribution import logit_attribution
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec

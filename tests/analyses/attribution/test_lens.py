@@ -5,9 +5,9 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.attribution import lens as module
-from mnemoscope.analyses.attribution.direct import logit_attribution
-from mnemoscope.analyses.attribution.lens import depths, logit_lens
+from mnemoscope.analyses import residual as module
+from mnemoscope.analyses.attribution import logit_attribution
+from mnemoscope.analyses.residual import depths, logit_lens
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError

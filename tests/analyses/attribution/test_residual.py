@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mnemoscope.analyses.attribution.residual import chunks, final_norm
+from mnemoscope.analyses.residual import chunks, final_norm
 from mnemoscope.core.batch import Batch
 from tests.support import foreign_model, seeded
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from mnemoscope.analyses.attribution.selection import selection
+from mnemoscope.analyses.contrasts import selection
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 

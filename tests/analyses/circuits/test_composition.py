@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from mnemoscope.analyses.circuits.composition import composed_circuit, composition
+from mnemoscope.analyses.head_circuits import composed_circuit, composition
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.building import build, folded

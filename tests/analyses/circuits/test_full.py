@@ -3,8 +3,7 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.circuits.full import ov_circuits, qk_circuits
-from mnemoscope.analyses.circuits.weights import effective_weights
+from mnemoscope.analyses.head_weights import effective_weights, ov_circuits, qk_circuits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.building import folded

@@ -5,9 +5,9 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.circuits import prediction
-from mnemoscope.analyses.circuits.full import ov_circuits, qk_circuits
-from mnemoscope.analyses.circuits.prediction import fit, fit_sums, predict_patterns, predict_removal
+from mnemoscope.analyses import head_predictions as prediction
+from mnemoscope.analyses.head_predictions import fit, fit_sums, predict_patterns, predict_removal
+from mnemoscope.analyses.head_weights import ov_circuits, qk_circuits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.constructed import induction, induction_batch

@@ -3,9 +3,8 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.circuits.full import ov_circuits, qk_circuits
-from mnemoscope.analyses.circuits.spectra import singular_tokens, spectra
-from mnemoscope.analyses.circuits.summaries import copying, offset_affinity, same_token_affinity
+from mnemoscope.analyses.head_circuits import copying, offset_affinity, same_token_affinity, singular_tokens, spectra
+from mnemoscope.analyses.head_weights import ov_circuits, qk_circuits
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.building import build, folded
@@ -89,7 +88,7 @@ def test_a_permutation_is_no_copying():
 
 
 def test_own_extremes_are_those_of_the_full_circuit(monkeypatch):
-    monkeypatch.setattr("mnemoscope.analyses.circuits.summaries.CHUNK", 4)
+    monkeypatch.setattr("mnemoscope.analyses.head_circuits.CHUNK", 4)
     model = random_model(n_layers=2, d_vocab=10)
     for tokens in (None, [7, 3, 0, 9, 4]):
         chosen = list(range(10)) if tokens is None else tokens

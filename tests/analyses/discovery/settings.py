@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from mnemoscope.analyses.discovery import Setting
+from mnemoscope.analyses.discovery.setting import Setting
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator

@@ -4,11 +4,10 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from mnemoscope.analyses.discovery import circuit, nodes
-from mnemoscope.analyses.discovery.setting import Paths, along, members
+from mnemoscope.analyses.discovery.setting import Paths, along, circuit, members, nodes
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import part_name
-from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.interventions.graph import model_edges
 from tests.support import foreign_model, random_model
 
 EDGES = model_edges(random_model())

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from mnemoscope.analyses.discovery import against_random, circuit, completeness, criteria, minimality
-from mnemoscope.analyses.discovery.criteria import random_circuits
-from mnemoscope.analyses.discovery.setting import labelled
+from mnemoscope.analyses.discovery import criteria
+from mnemoscope.analyses.discovery.criteria import against_random, completeness, minimality, random_circuits
+from mnemoscope.analyses.discovery.setting import circuit, labelled
 from mnemoscope.core.errors import InputError
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, store_and_match, twin_elimination
 from tests.analyses.discovery.settings import arbitrary, lookup, shuffled

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.discovery import circuit, compared_with_exact, exact, greedy, top_n
-from mnemoscope.analyses.discovery.searches import minimal, order
-from mnemoscope.analyses.discovery.setting import coordinates, labelled
+from mnemoscope.analyses.discovery.searches import compared_with_exact, exact, greedy, minimal, order, top_n
+from mnemoscope.analyses.discovery.setting import circuit, coordinates, labelled
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOGIT_DIFF
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, store_and_match

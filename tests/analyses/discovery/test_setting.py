@@ -7,19 +7,11 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.discovery import (
-    Setting,
-    against_random,
-    circuit,
-    faithfulness,
-    greedy,
-    minimality,
-    nodes,
-    searches,
-    top_n,
-)
+from mnemoscope.analyses.discovery import searches
 from mnemoscope.analyses.discovery import setting as setting_module
-from mnemoscope.analyses.discovery.setting import labelled
+from mnemoscope.analyses.discovery.criteria import against_random, faithfulness, minimality
+from mnemoscope.analyses.discovery.searches import greedy, top_n
+from mnemoscope.analyses.discovery.setting import Setting, circuit, labelled, nodes
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOGIT_DIFF
 from mnemoscope.core.pairs import PromptPairs

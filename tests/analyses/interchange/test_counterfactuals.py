@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mnemoscope.analyses.interchange.counterfactuals import arbitrary, counterfactuals, random_pairs
+from mnemoscope.analyses.interchange import arbitrary, counterfactuals, random_pairs
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.interchange.counterfactuals import random_pairs
-from mnemoscope.analyses.interchange.exchange import Subspace, interchange_accuracy
+from mnemoscope.analyses.interchange import Subspace, interchange_accuracy, random_pairs
 from mnemoscope.core.batch import Named
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError

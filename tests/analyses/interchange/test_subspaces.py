@@ -7,9 +7,17 @@ import pytest
 import torch
 from scipy.linalg import subspace_angles
 
-from mnemoscope.analyses.interchange.counterfactuals import arbitrary, counterfactuals, random_pairs
-from mnemoscope.analyses.interchange.exchange import Subspace, exchanged, in_parts, interchange_accuracy, scores
-from mnemoscope.analyses.interchange.search import alignment_search, learn_subspace, random_subspaces, width
+from mnemoscope.analyses.alignment import alignment_search, learn_subspace, random_subspaces, width
+from mnemoscope.analyses.interchange import (
+    Subspace,
+    arbitrary,
+    counterfactuals,
+    exchanged,
+    in_parts,
+    interchange_accuracy,
+    random_pairs,
+    scores,
+)
 from mnemoscope.core.batch import Named
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError

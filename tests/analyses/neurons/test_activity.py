@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.neurons.activity import NeuronActivity, neuron_activity, selectivity, top_inputs
+from mnemoscope.analyses.neuron_groups import top_inputs
+from mnemoscope.analyses.neurons import NeuronActivity, neuron_activity, selectivity
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.constructed import associative_memory

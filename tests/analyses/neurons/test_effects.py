@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, ablate
-from mnemoscope.analyses.neurons.effects import group_effects, neuron_effects
+from mnemoscope.analyses.neuron_removal import group_effects, neuron_effects
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Mean

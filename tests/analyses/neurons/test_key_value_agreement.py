@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.neurons.activity import neuron_activity
-from mnemoscope.analyses.neurons.key_value_agreement import neuron_agreement
-from mnemoscope.analyses.neurons.keys_values import neuron_values
+from mnemoscope.analyses.neuron_groups import neuron_agreement
+from mnemoscope.analyses.neurons import neuron_activity, neuron_values
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset

@@ -3,8 +3,8 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.neurons import keys_values as module
-from mnemoscope.analyses.neurons.keys_values import neuron_keys, neuron_values
+from mnemoscope.analyses import neurons as module
+from mnemoscope.analyses.neurons import neuron_keys, neuron_values
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.building import build

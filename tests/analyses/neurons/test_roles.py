@@ -3,9 +3,9 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.neurons.activity import NeuronActivity, neuron_activity, selectivity
-from mnemoscope.analyses.neurons.effects import group_effects, neuron_effects
-from mnemoscope.analyses.neurons.roles import neuron_roles, role_groups
+from mnemoscope.analyses.neuron_groups import neuron_roles, role_groups
+from mnemoscope.analyses.neuron_removal import group_effects, neuron_effects
+from mnemoscope.analyses.neurons import NeuronActivity, neuron_activity, selectivity
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset
 from mnemoscope.models.building import build

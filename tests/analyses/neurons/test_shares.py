@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.neurons.effects import neuron_effects
-from mnemoscope.analyses.neurons.shares import neuron_shares
+from mnemoscope.analyses.neuron_removal import neuron_effects, neuron_shares
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset

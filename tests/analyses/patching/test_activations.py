@@ -7,7 +7,7 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.patching.activations import MIN_DIFFERENCE, effects, patch
+from mnemoscope.analyses.patching import MIN_DIFFERENCE, effects, patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import ACCURACY, KL, LOG_PROB, LOGIT_DIFF, METRICS, PROB, Metric
 from mnemoscope.core.pairs import PromptPairs

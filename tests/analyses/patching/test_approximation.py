@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.patching.activations import patch
-from mnemoscope.analyses.patching.approximation import approximation
-from mnemoscope.analyses.patching.attribution import estimate
-from mnemoscope.analyses.patching.edge_attribution import attribute_edges
-from mnemoscope.analyses.patching.edges import patch_edges
+from mnemoscope.analyses.estimates import approximation, attribute_edges, estimate
+from mnemoscope.analyses.patching import patch, patch_edges
 from mnemoscope.core.errors import InputError
 from tests.split_hooks import random_pairs
 from tests.support import foreign_model, reads_back

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.patching.activations import effects, patch
-from mnemoscope.analyses.patching.approximation import approximation
-from mnemoscope.analyses.patching.attribution import estimate
+from mnemoscope.analyses.estimates import approximation, estimate
+from mnemoscope.analyses.patching import effects, patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import ACCURACY, LOG_PROB, LOGIT_DIFF
 from mnemoscope.core.pairs import PromptPairs

@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.patching.attribution import estimate
-from mnemoscope.analyses.patching.edge_attribution import attribute_edges
-from mnemoscope.analyses.patching.edges import patch_edges
+from mnemoscope.analyses.estimates import attribute_edges, estimate
+from mnemoscope.analyses.patching import patch_edges
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import ACCURACY, KL, LOG_PROB, LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Edge, Site
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.interventions.graph import model_edges
 from mnemoscope.models.building import build
 from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.patching.edge_roles import edges_by_role
-from mnemoscope.analyses.patching.edges import patch_edges
+from mnemoscope.analyses.patching import edges_by_role, patch_edges
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Edge, Site, coordinates
 from tests.split_hooks import random_pairs

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.patching.edge_roles import edges_by_role, edges_of_seeds
-from mnemoscope.analyses.patching.edges import patch_edges
+from mnemoscope.analyses.patching import edges_by_role, edges_of_seeds, patch_edges
 from mnemoscope.analyses.stacking import along
 from mnemoscope.core.errors import InputError
 from tests.split_hooks import random_pairs

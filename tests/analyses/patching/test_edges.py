@@ -5,14 +5,13 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.patching.activations import effects, patch
-from mnemoscope.analyses.patching.edges import patch_edges, patch_paths
+from mnemoscope.analyses.patching import effects, patch, patch_edges, patch_paths
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOG_PROB, LOGIT_DIFF
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Edge, Site
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.interventions.graph import model_edges
 from mnemoscope.models.building import build
 from mnemoscope.models.constructed import induction, induction_batch
 from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match

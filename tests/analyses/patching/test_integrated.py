@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from mnemoscope.analyses.patching.edge_attribution import STEPS, attribute_edges, integrate_edges
-from mnemoscope.analyses.patching.edges import patch_edges
+from mnemoscope.analyses.estimates import STEPS, attribute_edges, integrate_edges
+from mnemoscope.analyses.patching import patch_edges
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL
 from mnemoscope.core.site import Edge, Site
-from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.interventions.graph import model_edges
 from mnemoscope.systems.tiny_recall.constructed import two_layer_recall
 from tests.analyses.patching.test_edge_attribution import DOUBLE, MODELS, linear_model, lookup_pairs, moved
 from tests.published_eap import blended, scores

@@ -5,10 +5,10 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.patching.activations import effects
-from mnemoscope.analyses.probes.editing import activations, displaced, edit, erase, turned
-from mnemoscope.analyses.probes.rows import partners, with_latent
-from mnemoscope.analyses.probes.subspaces import subspace
+from mnemoscope.analyses.edits import activations, displaced, edit, erase, partners, turned
+from mnemoscope.analyses.patching import effects
+from mnemoscope.analyses.probes import with_latent
+from mnemoscope.analyses.subspaces import subspace
 from mnemoscope.core.batch import Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Add, Patch, Project

@@ -7,8 +7,8 @@ import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
-from mnemoscope.analyses.probes.linear_probes import probe
-from mnemoscope.analyses.probes.rows import partners, split_sequences, vectors, with_latent
+from mnemoscope.analyses.edits import partners
+from mnemoscope.analyses.probes import probe, split_sequences, vectors, with_latent
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec

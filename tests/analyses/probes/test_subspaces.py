@@ -4,8 +4,8 @@ import torch
 from scipy.linalg import sqrtm
 from sklearn.linear_model import LogisticRegression
 
-from mnemoscope.analyses.probes.rows import with_latent
-from mnemoscope.analyses.probes.subspaces import subspace
+from mnemoscope.analyses.probes import with_latent
+from mnemoscope.analyses.subspaces import subspace
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
 from mnemoscope.models.constructed import induction, induction_batch

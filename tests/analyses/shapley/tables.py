@@ -2,7 +2,7 @@
 
 import torch
 
-from mnemoscope.analyses.shapley.game import exact
+from mnemoscope.analyses.games import exact
 
 
 def played(values, log: list[int] | None = None):

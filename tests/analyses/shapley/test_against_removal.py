@@ -4,10 +4,9 @@ import xarray as xr
 
 from mnemoscope.analyses.ablation.dissociation import dissociation
 from mnemoscope.analyses.ablation.removal import ablate
+from mnemoscope.analyses.games import coalitions, pairs
 from mnemoscope.analyses.roles import by_role
-from mnemoscope.analyses.shapley.against_removal import removal_agreement
-from mnemoscope.analyses.shapley.game import coalitions, pairs
-from mnemoscope.analyses.shapley.values import shapley
+from mnemoscope.analyses.shapley import removal_agreement, shapley
 from mnemoscope.core.errors import InputError
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, twin_elimination
 from tests.analyses.shapley.tables import shapley_interactions, shapley_values

@@ -3,7 +3,7 @@ from itertools import combinations, pairwise, permutations
 import pytest
 import torch
 
-from mnemoscope.analyses.shapley.game import coalitions, exact, n_played, orders, pairs, samples, spread
+from mnemoscope.analyses.games import coalitions, exact, n_played, orders, pairs, samples, spread
 from tests.analyses.shapley.tables import played, shapley_interactions, shapley_values
 from tests.support import global_generators_untouched, seeded
 

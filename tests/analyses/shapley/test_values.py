@@ -8,8 +8,8 @@ import torch
 from mnemoscope.analyses.ablation.removal import ablate, removal
 from mnemoscope.analyses.ablation.targets import by_role, heads_and_mlps, positions
 from mnemoscope.analyses.forward import normalised
-from mnemoscope.analyses.shapley.play import play_of
-from mnemoscope.analyses.shapley.values import shapley
+from mnemoscope.analyses.games import play_of
+from mnemoscope.analyses.shapley import shapley
 from mnemoscope.core.batch import Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.interventions.edges.circuits import shared_parts
-from mnemoscope.interventions.edges.graph import State, model_edges
-from mnemoscope.interventions.edges.run import sweep_states
-from mnemoscope.interventions.patching.measuring import Question
+from mnemoscope.interventions.circuit_runs import shared_parts
+from mnemoscope.interventions.edge_states import sweep_states
+from mnemoscope.interventions.graph import State, model_edges
+from mnemoscope.interventions.measurement import Question
 from tests.analyses.discovery.settings import arbitrary, every_mask
 from tests.support import random_model
 

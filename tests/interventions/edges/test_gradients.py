@@ -4,15 +4,13 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from mnemoscope.analyses.patching.edge_attribution import attribute_edges
+from mnemoscope.analyses.estimates import attribute_edges
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOG_PROB, LOGIT_DIFF
-from mnemoscope.interventions.edges import attributed
-from mnemoscope.interventions.edges.attributed import input_gradients, traced_names
-from mnemoscope.interventions.edges.graph import inputs
-from mnemoscope.interventions.patching import tracing
-from mnemoscope.interventions.patching.measuring import Reader
-from mnemoscope.interventions.patching.tracing import sums, traced
+from mnemoscope.interventions import gradients
+from mnemoscope.interventions.gradients import input_gradients, sums, traced, traced_names
+from mnemoscope.interventions.graph import inputs
+from mnemoscope.interventions.measurement import Reader
 from tests.split_hooks import random_pairs
 from tests.support import foreign_model
 
@@ -64,8 +62,7 @@ def test_the_engine_gives_the_gradients_of_the_model(name, monkeypatch):
     model, pairs, found = foreign_model(dtype="float64", **GRADED[name]), random_pairs(), []
     for of_the_model in (False, True):
         if of_the_model:
-            for module in (attributed, tracing):
-                monkeypatch.setattr(module, "unhooked", lambda *_: None)
+            monkeypatch.setattr(gradients, "unhooked", lambda *_: None)
         run, reader = trace(model, pairs)
         (total,) = sums(reader, run)
         found.append(by_input(model, run, total, inputs(model)))

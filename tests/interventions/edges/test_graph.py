@@ -6,7 +6,7 @@ import torch
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import LOGITS, Edge, Site
-from mnemoscope.interventions.edges.graph import State, carried, inputs, layout, model_edges, parts_of, single, writers
+from mnemoscope.interventions.graph import State, carried, inputs, layout, model_edges, parts_of, single, writers
 from tests.support import foreign_model
 
 EMBED, POS, INPUT = Site(kind="embed"), Site(kind="pos_embed"), Site(kind="resid_pre", layer=0)

@@ -7,7 +7,7 @@ from mnemoscope.core.batch import Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Add, Mean, Patch, Project, Resample, Scale, Zero
 from mnemoscope.core.site import Edge, Site
-from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.interventions.graph import model_edges
 from mnemoscope.interventions.run import run_with
 from tests.split_hooks import by_hand, random_pairs
 from tests.support import foreign_model

@@ -8,10 +8,10 @@ import torch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOG_PROB
 from mnemoscope.core.site import LOGITS, Edge, Site
-from mnemoscope.interventions.edges import run as module
-from mnemoscope.interventions.edges.graph import State, model_edges
-from mnemoscope.interventions.edges.run import sweep_states
-from mnemoscope.interventions.patching.measuring import Question
+from mnemoscope.interventions import edge_states as module
+from mnemoscope.interventions.edge_states import sweep_states
+from mnemoscope.interventions.graph import State, model_edges
+from mnemoscope.interventions.measurement import Question
 from tests.split_hooks import by_hand, mean_logit_difference, random_pairs
 from tests.support import foreign_model, global_generators_untouched
 

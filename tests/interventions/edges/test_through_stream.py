@@ -12,9 +12,9 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import LOGITS, Edge, Site
 from mnemoscope.engine.budget import MAX_BYTES
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.edges.graph import model_edges
-from mnemoscope.interventions.edges.through_stream import plan_edges
-from mnemoscope.interventions.patching.measuring import Chunk, Question, Reader, measured
+from mnemoscope.interventions.graph import model_edges
+from mnemoscope.interventions.measurement import Chunk, Question, Reader, measured
+from mnemoscope.interventions.streams import plan_edges
 from tests.engine.test_budget import most_at_once
 from tests.split_hooks import added, by_hand, mean_logit_difference, output, random_pairs, split
 from tests.support import foreign_model

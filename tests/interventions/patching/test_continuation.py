@@ -6,13 +6,13 @@ import pytest
 import torch
 from transformer_lens import patching
 
-from mnemoscope.analyses.patching.activations import patch
+from mnemoscope.analyses.patching import patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOG_PROB, LOGIT_DIFF, METRICS, at_target
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS
 from mnemoscope.engine.architecture import resumable_transformer
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.patching.grid import AXES, grid
+from mnemoscope.interventions.cells import AXES, grid
 from tests.bridge import HEARD_BY_NATIVE
 from tests.interventions.patching.prompts import OTHERS, PLAIN, REPRESENTED, model, prompt_pairs
 from tests.support import foreign_model

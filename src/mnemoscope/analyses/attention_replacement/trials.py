@@ -21,7 +21,7 @@ from mnemoscope.core.site import Site
 from mnemoscope.engine.architecture import resumable_transformer
 from mnemoscope.engine.budget import CACHE_BYTES, Sizes, output_width
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.edges.graph import check_exists
+from mnemoscope.interventions.graph import check_exists
 from mnemoscope.interventions.recordings import recorded
 
 MAX_BYTES = 2**30

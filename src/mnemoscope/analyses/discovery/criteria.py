@@ -1,37 +1,24 @@
 """The quality of a circuit: is it faithful, complete, minimal, and better than random ones of its size?
 
-*Faithfulness*: how much of what the model does a circuit does by itself. It is a ratio, as `setting` defines it, of
-means over prompts: what Hanna et al. 2024 ("Have faith in faithfulness") and Marks et al. 2024 ("Sparse feature
-circuits") call faithfulness. `value` is not normalised: with logit differences its mean is F(C) of Wang et al. 2022
-("Interpretability in the wild"), who compare it with F of the model, and with KL the number that ACDC (Conmy et al.
-2023) bounds.
-
-The same numbers elsewhere: `value` is what EAP-IG's `evaluate_graph` returns with `patching`, `full` and `empty` what
-its `evaluate_baseline` returns, clean and corrupted, if the circuit is given pruned and the metric reads the same
-positions. `value` is what auto-circuit's `run_circuits` gives under `TREE_PATCH` and `RESAMPLE`. Its
-`answer_diff_percent` is 100 times the mean of `value` by that of `full`: 0 there is no preference, and not the empty
-circuit, so that the percentage is another number.
-
-It shows that the circuit's edges together suffice, given corrupted (or mean, or no) values elsewhere. It does not show
-that they are needed (`minimality`), nor that no other circuit does the same.
+*Faithfulness*: how much of what the model does a circuit does by itself, the ratio of `setting`: Hanna et al. 2024
+("Have faith in faithfulness"), Marks et al. 2024 ("Sparse feature circuits"). `value` is not normalised: with logit
+differences its mean is F(C) of Wang et al. 2022 ("Interpretability in the wild"), with KL the number that ACDC (Conmy
+et al. 2023) bounds. For a pruned circuit `value`, `full` and `empty` are what EAP-IG's `evaluate_graph` (with
+`patching`) and `evaluate_baseline` return. `value` is also what auto-circuit's `run_circuits` gives under `TREE_PATCH`
+and `RESAMPLE`; in its `answer_diff_percent` 0 is no preference, and not the empty circuit. Faithfulness shows that the
+circuit's edges together suffice, given corrupted (or mean, or no) values elsewhere. It does not show that they are
+needed, nor that no other circuit does the same.
 
 *Completeness*: whether a circuit is all there is. Where the circuit C is complete, the same knockout does the same to
 both. For sets K of its edges
 
     incompleteness(C, K) = |faithfulness(C - K) - faithfulness(all - K)|,
 
-the score of Wang et al. 2022 ("Interpretability in the wild"), there with K of nodes, here of edges, and as a share of
-the difference between the model and the empty circuit. K is every single edge of C; random subsets, each edge with
-probability 1/2; and all of C. For the last, C - K is empty and faithfulness(all - C) itself is left: what the model
-does without the circuit, the completeness of Marks et al. 2024 ("Sparse feature circuits").
-
-auto-circuit's `same_under_knockout` runs the same two graphs, C - K and all - K, and gives KL between their predictions
-instead of the difference of a metric: two predictions can differ by KL while the metric agrees, so the numbers differ.
-Its knockouts are learned, to make the difference large.
-
-A low score shows that these knockouts find nothing outside the circuit that makes up for what is lost in it. It does
-not show that no other knockout would, and worst sets are rarely drawn at random. A part that the circuit lacks and that
-is idle until another one fails shows here only.
+the score of Wang et al. 2022, there with K of nodes. K is every single edge of C; random subsets, each edge with
+probability 1/2; and all of C: faithfulness(all - C) is what the model does without the circuit, the completeness of
+Marks et al. 2024. auto-circuit's `same_under_knockout` runs the same two graphs and gives KL between their predictions,
+with learned knockouts. A low score shows that these knockouts find nothing outside the circuit that makes up for what
+is lost in it. It does not show that no other knockout would, and worst sets are rarely drawn at random.
 
 *Minimality*: whether every edge of a circuit is needed in it. For an edge e of the circuit C, or all edges of C into
 and out of a part,
@@ -39,25 +26,16 @@ and out of a part,
     loss(e) = faithfulness(C) - faithfulness(C - e).
 
 C is minimal in the weak sense if no single edge can be dropped so that faithfulness stays at least at the target. That
-no set of edges can be dropped is more, and `exact` alone says it. Wang et al. 2022 ("Interpretability in the wild") ask
-whether a part matters without *some* set K of others; this is their score for the empty K, relative to the whole
-model's difference from the empty circuit.
+no set of edges can be dropped is more, and `exact` alone says it. A loss shows what each edge adds given the rest of
+the circuit, not what it adds to the model: where two edges of the circuit do the same, neither is needed.
 
-It shows what each edge adds given the rest of the circuit. It does not show what it adds to the model: where two edges
-of the circuit do the same, neither is needed.
-
-*Against random circuits*: whether a circuit is better than random ones of the same size. Two kinds of random circuits.
-`uniform`: any set of that many edges, each as likely. `connected`: edges are taken in a random order until the pruned
-form of what was taken has that many; if it jumps over the number, it is drawn anew: the circuit that a meaningless
-ranking would give. The second is the default. Most small sets of edges hold no path from the embeddings to the logits,
-and so are the empty circuit: to beat them is no merit.
-
-Measured are faithfulness; incompleteness, the mean over the knockouts of `completeness`; and minimality, the smallest
-loss that taking out a single edge brings. With r of n random circuits at least as good, p = (1 + r) / (1 + n).
-
-A small p shows that the choice of edges matters, for a circuit that was chosen on *other* prompts; chosen on the same
-ones it has an advantage that random ones do not. It does not show that no other circuit is as good: of the best
-circuits of a size there are few among many, so that random draws rarely meet one.
+*Against random circuits* of the same size. `uniform`: any set of that many edges, each as likely. `connected` (the
+default): edges are taken in a random order until the pruned form of what was taken has that many, as a meaningless
+ranking would give; if it jumps over the number, it is drawn anew. Most small sets of edges hold no path to the logits,
+and so are the empty circuit: to beat them is no merit. Measured are faithfulness; incompleteness, its mean over the
+knockouts; and minimality, the smallest loss of a single edge. With r of n random circuits at least as good,
+p = (1 + r) / (1 + n). A small p shows that the choice of edges matters, for a circuit that was chosen on *other*
+prompts. It does not show that no other circuit is as good: random draws rarely meet the best ones.
 """
 
 from collections.abc import Sequence

@@ -6,50 +6,30 @@ an edge e is taken out
 
 - with a `threshold` if the metric of C without e is worse than that of C by less than it; with KL as metric this is
   the rule of ACDC, KL(C - e) - KL(C) < threshold (Conmy et al. 2023, "Towards automated circuit discovery for
-  mechanistic interpretability");
+  mechanistic interpretability"), which the original and auto-circuit's `acdc_prune_scores` apply in other orders;
 - with a `target` if the faithfulness of C without e is still at least that.
 
-The result is the pruned form of what is left. The original and auto-circuit's `acdc_prune_scores` apply the first rule
-in different orders (there by the reader's layer alone, ties in no stated order); with another order another
-circuit may be found. They do not prune at the end.
-
-To be quick, several decisions are run at once on the guess that they all turn out like the last one; what follows a
-wrong guess is run again. The result is that of one decision at a time, up to rounding where a decision is a tie.
-
-It shows a circuit from which these removals, in this order, could be made. It does not show that it is the smallest,
-nor, with a threshold, how faithful it is: small losses add up. What stands in for a removed edge is kept.
+The result is the pruned form of what is left. To be quick, several decisions are run at once on the guess that they all
+turn out like the last one; what follows a wrong guess is run again. It does not show that the circuit is the smallest,
+nor, with a threshold, how faithful it is: small losses add up.
 
 *Top n*: the smallest number of edges of the highest score that is faithful enough. Edges are ranked by any attribution,
 by size or with their sign, equal ones in the order of the readers. Circuits of 0, 1, 2, ... edges are all run, because
-faithfulness need not rise with every edge; the smallest that reaches the target is taken. Syed et al. 2023,
-"Attribution patching outperforms automated circuit discovery"; Hanna et al. 2024. Of a graph with more than
-`setting.LARGE` edges sizes are run that grow by about a fifth, and between the first that is enough and the one before
-half-way sizes until two neighbours are found: the smallest unless faithfulness falls in between.
+faithfulness need not rise with every edge. Syed et al. 2023, "Attribution patching outperforms automated circuit
+discovery"; Hanna et al. 2024. Of a graph with more than `setting.LARGE` edges sizes are run that grow by about a fifth,
+and between the first that is enough and the one before half-way sizes until two neighbours are found: the smallest
+unless faithfulness falls in between. `connected` picks as EAP-IG's `apply_greedy` does: from the logits backwards,
+always the highest score among the edges that lead to a part that is in the circuit already. Without it the choice is
+that of `apply_topn`. It does not show that the circuit is the smallest: edges that do the same get similar scores and
+come in together, and edges that only work together may get none.
 
-`connected` picks as EAP-IG's `apply_greedy` does: from the logits backwards, always the highest score among the edges
-that lead to a part that is in the circuit already. Without it the choice is that of `apply_topn`. As there, what is
-returned is the pruned form, which may have fewer edges than were taken.
-
-It shows how well a ranking finds a circuit. It does not show that the circuit is the smallest: edges that do the same
-get similar scores and come in together, and edges that only work together may get none.
-
-*The truth about a small model*: every set of edges is measured. Of E edges there are 2^E circuits; those with the same
-pruned form are the same circuit and are run once (of the 8192 of one layer with two heads and an MLP, 1936 differ). A
-circuit is *minimal* if its faithfulness reaches the target and that of none of its subsets does. Because faithfulness
-is not monotone, it does not do to look at the subsets with one edge fewer: whether some subset reaches the target is
-handed up from every set to those with one edge more. The *frontier* is the highest faithfulness of any circuit with a
-number of edges.
-
-It shows what searches could find on these prompts. Several minimal circuits are several ways to the same answer; which
-of them the model uses is not a question of faithfulness. A circuit whose faithfulness lies above 1 counts as faithful
-here: it leaves out what works against the answer. With KL none does.
-
-`compared_with_exact` says how far circuits that a search found are from this. `size_ratio`: edges by those of the
-smallest circuit that reaches the target. `jaccard`: shared edges by edges of either, with the minimal circuit for which
-that is highest. `gap`: the highest faithfulness of any circuit of that size minus its own.
-
-That shows how good a search is on this model and these prompts. It does not show that the same search is as good where
-the truth cannot be had.
+*The truth about a small model*: every set of edges is measured; those with the same pruned form are run once (of the
+8192 of one layer with two heads and an MLP, 1936 differ). A circuit is *minimal* if its faithfulness reaches the target
+and that of none of its subsets does. Because faithfulness is not monotone, it does not do to look at the subsets with
+one edge fewer: whether some subset reaches the target is handed up from every set to those with one edge more. The
+*frontier* is the highest faithfulness of any circuit with a number of edges. Several minimal circuits are several ways
+to the same answer; which of them the model uses is not a question of faithfulness. A circuit whose faithfulness lies
+above 1 counts as faithful here: it leaves out what works against the answer.
 """
 
 import heapq
@@ -243,13 +223,9 @@ def order(paths: Paths, scores: Float[np.ndarray, " edge"], *, signed: bool, con
 def exact(setting: Setting, *, target: float = TARGET) -> xr.Dataset:
     """Every circuit of a small model, with at most 16 edges.
 
-    Returns:
-        `faithfulness` over `number`: of the circuit that has edge e if bit e of its number is set; `minimal` over
-        (alternative, edge): the minimal circuits, the smallest first; `frontier` and `best` over n_edges: the highest
-        faithfulness, and (with edge) a circuit that has it.
-
-    Raises:
-        InputError: There are too many edges, or the target is out of range; or as `Setting.span`.
+    Returns `faithfulness` over `number`: of the circuit that has edge e if bit e of its number is set; `minimal` over
+    (alternative, edge): the minimal circuits, the smallest first; `frontier` and `best` over n_edges: the highest
+    faithfulness, and (with edge) a circuit that has it. Raises InputError for more edges, and as `Setting.span`.
     """
     in_range("target", target, 0, 1)
     n_edges = len(setting.edges)
@@ -297,11 +273,9 @@ def minimal(reached: Bool[np.ndarray, " circuit"]) -> Bool[np.ndarray, " circuit
 def compared_with_exact(truth: xr.Dataset, circuits: xr.DataArray) -> xr.Dataset:
     """Circuits, over edge after any other axes, beside the truth from `exact` for the same model.
 
-    Returns:
-        `n_edges`, `faithfulness`, `size_ratio`, `jaccard`, `gap` over the axes of `circuits` but edge.
-
-    Raises:
-        InputError: The circuits are of another model, or no circuit reaches the target.
+    `size_ratio`: edges by those of the smallest circuit that reaches the target. `jaccard`: shared edges by edges of
+    either, with the nearest minimal circuit. `gap`: the highest faithfulness of that size minus its own. InputError
+    where the circuits are of another model, or no circuit reaches the target.
     """
     if not truth.sizes["alternative"]:
         raise InputError("no circuit reaches the target of truth, so that nothing can be compared with it")

@@ -30,18 +30,18 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 
 from mnemoscope.analyses.forward import check_fits
-from mnemoscope.analyses.patching.activations import effects
+from mnemoscope.analyses.patching import effects
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import LOGITS, Edge, Site, coordinates, depth
 from mnemoscope.engine.budget import roomy
-from mnemoscope.interventions.edges.circuits import run_circuits
-from mnemoscope.interventions.edges.graph import Embeddings, parts_of
-from mnemoscope.interventions.edges.graph import model_edges as all_edges
-from mnemoscope.interventions.edges.run import Replacement
-from mnemoscope.interventions.patching.measuring import Question
+from mnemoscope.interventions.circuit_runs import run_circuits
+from mnemoscope.interventions.edge_states import Replacement
+from mnemoscope.interventions.graph import Embeddings, parts_of
+from mnemoscope.interventions.graph import model_edges as all_edges
+from mnemoscope.interventions.measurement import Question, weights_of
 
 Part = Site | Literal["logits"]
 """A part that writes, reads, or both."""
@@ -104,9 +104,8 @@ def nodes(circuit: xr.DataArray) -> list[str]:
 class Paths:
     """The edges of a model by the parts that they join, to follow paths in many circuits at once.
 
-    `from_` gives by writer, in the order of writing, the numbers of the edges that start there. `into` gives by reader,
-    in the order of reading, the numbers of those that lead there. `parts` gives by reader the parts whose output
-    depends on what it reads.
+    `from_` gives by writer, `into` by reader, the numbers of the edges there, in the order of writing or reading.
+    `parts` gives by reader the parts whose output depends on what it reads.
     """
 
     from_: Mapping[Part, Int[np.ndarray, " _"]]
@@ -187,9 +186,9 @@ class Setting:
             `mean`, the mean of that over prompts, position by position; `zero`, nothing.
         embeddings: Whether token and positional embedding are one writer or two.
         refuse: Whether to raise where the metric does not tell the model from the empty circuit by more than noise
-            (as `patching.effects` has it); otherwise every faithfulness is NaN there. A divergence tells any two
+            (as `effects` has it); otherwise every faithfulness is NaN there. A divergence tells any two
             predictions apart: look at another metric for whether the model knows the answer.
-        max_bytes: Bound on what a run of circuits allocates on the way. None: as for `activations.patch`.
+        max_bytes: Bound on what a run of circuits allocates on the way. None: as for `patch`.
         max_seconds: Bound on what one analysis may take by estimate, of models with more than `LARGE` edges: more is
             refused before it starts, saying how much it would be. None: there is none.
     """
@@ -295,7 +294,7 @@ class Setting:
             "replacement": self.replacement,
             "pairs": self.pairs.name,
             "n": len(self.pairs),
-            "weights": "LayerNorm folded" if str(self.model.cfg.normalization_type).endswith("Pre") else "unprocessed",
+            "weights": weights_of(self.model),
         }
 
     def _distinct(self, masks: Bool[np.ndarray, "circuit edge"]) -> tuple[np.ndarray, np.ndarray]:

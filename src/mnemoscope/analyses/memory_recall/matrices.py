@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.circuits.weights import EffectiveWeights, chosen_indices, effective_weights
-from mnemoscope.analyses.neurons.keys_values import keys_before_norm, mlp_block
+from mnemoscope.analyses.head_weights import EffectiveWeights, chosen_indices, effective_weights
+from mnemoscope.analyses.neurons import keys_before_norm, mlp_block
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ParamSite

@@ -35,7 +35,7 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.circuits.weights import EffectiveWeights, chosen_indices, effective_weights
+from mnemoscope.analyses.head_weights import EffectiveWeights, chosen_indices, effective_weights
 from mnemoscope.analyses.memory_recall.matrices import ov, positions, qk
 from mnemoscope.analyses.memory_recall.score import Association, recall
 from mnemoscope.core.errors import InputError, in_range, one_of

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from mnemoscope.analyses.interchange.alignment import align
-from mnemoscope.analyses.interchange.counterfactuals import random_pairs
+from mnemoscope.analyses.alignment import align
+from mnemoscope.analyses.interchange import random_pairs
 from mnemoscope.analyses.stacking import along
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration

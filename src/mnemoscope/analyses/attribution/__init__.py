@@ -1,1 +1,0 @@
-"""Direct logit attribution and the logit lens."""

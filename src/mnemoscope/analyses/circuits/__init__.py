@@ -1,1 +1,0 @@
-"""OV and QK circuits and composition, read from the weights, and how well the reads predict what happens."""

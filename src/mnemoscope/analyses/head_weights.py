@@ -1,0 +1,400 @@
+"""The weights of heads as attention and the unembedding see them, and the full QK and OV circuits that they make.
+
+LayerNorm gives w * (x - mean(x)) / sigma(x) + b. All of it except the division by sigma is linear, and can be moved
+into the matrices that read: W_Q becomes C diag(w) W_Q, where C subtracts the mean over the residual stream, and b_Q
+becomes b_Q + b W_Q; likewise for keys, values and the unembedding. The matrices that write (W_E, W_pos, W_O) are
+centred, since no reader sees their mean. This is the folding of Elhage et al. 2021 and of TransformerLens (`fold_ln`,
+`center_writing_weights`); the model is not changed, and the unembedding is not centred over the vocabulary.
+
+What is left is the division by sigma, the root of the variance plus eps. Results say what is done about it:
+
+- `folded`: sigma is left out (1). Shapes and signs of circuits are right, their size is not.
+- `linearised`: sigma is frozen at its mean over a batch, one number per layer. Sizes are typical of the batch.
+- `actual`: sigma of every position of every sequence. This is exact, and no longer one matrix.
+
+With x = W_E[token] + W_pos[pos] in place of the residual stream, the score of a query i and a key j falls into nine
+parts, (W_E[t_i] + W_pos[i] + bias) W_Q W_K^T (W_E[t_j] + W_pos[j] + bias)^T / attn_scale, and what a head writes
+into the logits into three, (W_E[t_j] + W_pos[j] + bias) W_V W_O W_U, times the attention to j. Here `bias` stands for
+b_Q, b_K and b_V themselves (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits").
+
+*Shows*, for the first layer, all there is: the parts add up to the score, and weighted with the pattern to the head's
+direct contribution to the logits (once divided by the sigmas). *Does not show*, for later layers, what earlier heads
+and MLPs contribute, nor what the head is needed for.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Literal
+
+import torch
+import xarray as xr
+from jaxtyping import Float
+from torch import Tensor
+
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.interventions.reading import pick_nothing, unembedding
+
+_NOT_LINEAR = {
+    "use_qk_norm": "normalises queries and keys",
+    "attn_scores_soft_cap": "caps its attention scores",
+    "clip_qkv": "clips queries, keys and values",
+    "use_logn_attn": "scales queries by the length of the input",
+    "use_attention_sinks": "has attention sinks",
+    "output_logits_soft_cap": "caps its logits",
+    "post_embedding_ln": "normalises its embeddings",
+    "use_normalization_before_and_after": "normalises what attention writes",
+    "final_rms": "normalises differently before the unembedding",
+    "per_layer_head_dim": "has heads of several widths",
+    "load_in_4bit": "keeps its weights in four bits",
+}
+_KINDS = (None, "LN", "LNPre", "RMS", "RMSPre")
+Frozen = Literal["folded", "linearised"]
+Normalisation = Literal["folded", "linearised", "actual"]
+FROZEN: tuple[Frozen, ...] = ("folded", "linearised")
+NORMALISATIONS: tuple[Normalisation, ...] = (*FROZEN, "actual")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EffectiveWeights:
+    """Folded weights of some `layers`, in float64.
+
+    `W_pos` is None where positions are not added to the residual stream (rotary, say). Products of queries and keys are
+    divided by `attn_scale`. The stream is divided by sigma before it is read if `normalised`; sigma is that of the
+    centred stream (LayerNorm) if `centred`.
+    """
+
+    layers: tuple[int, ...]
+    W_E: Float[Tensor, "d_vocab d_model"]
+    W_pos: Float[Tensor, "n_ctx d_model"] | None
+    W_Q: Float[Tensor, "layer head_index d_model d_head"]
+    W_K: Float[Tensor, "layer head_index d_model d_head"]
+    W_V: Float[Tensor, "layer head_index d_model d_head"]
+    W_O: Float[Tensor, "layer head_index d_head d_model"]
+    b_Q: Float[Tensor, "layer head_index d_head"]  # noqa: N815 (TransformerLens's name)
+    b_K: Float[Tensor, "layer head_index d_head"]  # noqa: N815 (TransformerLens's name)
+    b_V: Float[Tensor, "layer head_index d_head"]  # noqa: N815 (TransformerLens's name)
+    W_U: Float[Tensor, "d_model d_vocab_out"]
+    attn_scale: Float[Tensor, " layer"]
+    normalised: bool
+    centred: bool
+    eps: float
+
+    def sigma(self, residual: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows"]:
+        """The divisor of normalisation for this residual stream; one without normalisation."""
+        if not self.normalised:
+            return torch.ones_like(residual[..., 0])
+        residual = residual - residual.mean(-1, keepdim=True) if self.centred else residual
+        return (residual.pow(2).mean(-1) + self.eps).sqrt()
+
+    @property
+    def coords(self) -> dict[str, list]:
+        """Coordinates of a result over (layer, head)."""
+        return {"layer": list(self.layers), "head": list(range(self.W_Q.shape[1]))}
+
+    @property
+    def description(self) -> str:
+        """The processing of the weights, for results."""
+        if not self.normalised:
+            return "unprocessed"
+        return "LayerNorm folded" if self.centred else "gain of RMS normalisation folded"
+
+
+@torch.no_grad()
+def effective_weights(model: HookedModel, layers: Sequence[int] | None = None) -> EffectiveWeights:
+    """The folded weights of a model, whose own weights stay as they are.
+
+    Raises InputError where attention scores and logits are no products of weight matrices (up to sigma), a weight is
+    not finite, or there is no such layer.
+    """
+    _check_supported(model.cfg)
+    chosen = tuple(chosen_indices("layers", layers, model.cfg.n_layers))
+    weights: Any = model
+    kind = model.cfg.normalization_type
+    centred = kind in ("LN", "LNPre")
+    standard = model.cfg.positional_embedding_type == "standard"
+    read = [_reading(weights.blocks[layer].attn, getattr(weights.blocks[layer], "ln1", None), kind) for layer in chosen]
+    output = _finite("W_U", weights.unembed.W_U), _finite("b_U", weights.unembed.b_U)
+    w_u, _ = _folded(*output, getattr(weights, "ln_final", None), kind)
+    return EffectiveWeights(
+        layers=chosen,
+        W_E=_centred(_finite("W_E", weights.embed.W_E), centred),
+        W_pos=_centred(_finite("W_pos", weights.pos_embed.W_pos), centred) if standard else None,
+        **{name: torch.stack([layer[name] for layer in read]) for name in ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V")},
+        W_O=torch.stack([_centred(_finite("W_O", weights.blocks[layer].attn.W_O), centred) for layer in chosen]),
+        W_U=w_u,
+        attn_scale=torch.tensor([_attn_scale(model.cfg, n) for n in chosen], dtype=torch.double, device=w_u.device),
+        normalised=kind is not None,
+        centred=centred,
+        eps=model.cfg.eps,
+    )
+
+
+def chosen_indices(argument: str, given: Sequence[int] | None, size: int) -> list[int]:
+    """The chosen indices, or all of them; raises InputError where an index is out of range, or none is given."""
+    if given is None:
+        return list(range(size))
+    for index in given:
+        in_range(f"an entry of {argument}", index, 0, size - 1)
+    if len(given) == 0 or len(set(given)) < len(given):
+        raise InputError(f"{argument} must name at least one index, and each once; got {list(given)}; None takes all")
+    return [int(index) for index in given]
+
+
+def _check_supported(cfg: Any) -> None:
+    one_of("the model's normalization_type", cfg.normalization_type, _KINDS)
+    way_out = "so its circuits are not products of weight matrices; take a model that does not"
+    for name, words in _NOT_LINEAR.items():
+        value = getattr(cfg, name, None)
+        if value and value != -1:  # TransformerLens writes -1 for a cap that is off
+            raise InputError(f"the model {words} ({name}={value!r}), {way_out}")
+    if getattr(cfg, "n_key_value_heads", None) not in (None, cfg.n_heads):
+        given = f"{cfg.n_heads} heads share {cfg.n_key_value_heads} keys and values"
+        raise InputError(f"the model has grouped-query attention ({given}); take a model with as many keys as heads")
+
+
+def _attn_scale(cfg: Any, layer: int) -> float:
+    own = cfg.attn_scale if cfg.attn_scale > 0 else math.sqrt(cfg.d_head)  # -1: not yet filled in
+    scale = own if cfg.use_attn_scale else 1.0
+    return scale * (layer + 1) if getattr(cfg, "scale_attn_by_inverse_layer_idx", False) else scale
+
+
+def _reading(attention: Any, norm: Any, kind: str | None) -> dict[str, Tensor]:
+    """Folded W_Q, W_K, W_V, b_Q, b_K, b_V of a layer."""
+    result = {}
+    for letter in "QKV":
+        weight = _finite(f"W_{letter}", getattr(attention, f"W_{letter}"))
+        bias = _finite(f"b_{letter}", getattr(attention, f"b_{letter}"))
+        result[f"W_{letter}"], result[f"b_{letter}"] = _folded(weight, bias, norm, kind)
+    return result
+
+
+def _folded(
+    weight: Float[Tensor, "*head d_model width"], bias: Float[Tensor, "*head width"], norm: Any, kind: str | None
+) -> tuple[Float[Tensor, "*head d_model width"], Float[Tensor, "*head width"]]:
+    if kind in ("LN", "RMS"):
+        if kind == "LN":
+            bias = bias + _finite("a normalisation's bias", norm.b) @ weight
+        weight = _finite("a normalisation's gain", norm.w)[:, None] * weight
+    return _centred(weight, kind in ("LN", "LNPre"), axis=-2), bias
+
+
+def _centred(weight: Tensor, centred: bool, axis: int = -1) -> Tensor:
+    """Without the mean over the residual stream."""
+    return weight - weight.mean(axis, keepdim=True) if centred else weight
+
+
+def _finite(name: str, weight: Tensor) -> Tensor:
+    if not weight.isfinite().all():
+        raise InputError(f"the model's {name} holds NaN or infinity; check its weights, or take an earlier checkpoint")
+    return weight.detach().double()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sigmas:
+    """Sigma before attention of every chosen layer, and before the unembedding; frozen ones have a single row."""
+
+    layer: Float[Tensor, "batch pos layer"]
+    final: Float[Tensor, "batch pos"]
+
+
+@torch.no_grad()
+def recorded(
+    model: HookedModel,
+    weights: EffectiveWeights,
+    batch: Batch,
+    kinds: Sequence[str] = (),
+    frozen: Sigmas | None = None,
+) -> tuple[dict[str, Float[Tensor, "batch ..."]], Sigmas]:
+    """Activations of attention of some `kinds`, such as `q`, in float64, and sigmas: `frozen`, or of every position.
+
+    Raises InputError where one is not finite.
+    """
+    streams = [f"blocks.{layer}.hook_resid_pre" for layer in weights.layers]
+    streams.append(f"blocks.{model.cfg.n_layers - 1}.hook_resid_post")
+    names = {f"blocks.{layer}.attn.hook_{kind}" for layer in weights.layers for kind in kinds}.union(streams)
+    with unembedding(model, pick_nothing):
+        _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name in names)
+    for name in names:
+        if not cache[name].isfinite().all():
+            raise InputError(f"the model's {name} holds NaN or infinity; check its weights and hooks")
+    activations = {name: cache[name].double() for name in names}
+    if frozen is not None:
+        return activations, frozen
+    *before, final = (weights.sigma(activations[name]) for name in streams)
+    return activations, Sigmas(layer=torch.stack(before, -1), final=final)
+
+
+@torch.no_grad()
+def frozen_sigmas(
+    model: HookedModel, weights: EffectiveWeights, normalisation: Frozen, at: Batch | None = None
+) -> Sigmas:
+    """One sigma per layer; `linearised` needs a batch."""
+    one_of("normalisation", normalisation, FROZEN)
+    ones = torch.ones(1, 1, len(weights.layers), dtype=torch.double, device=weights.W_E.device)
+    if normalisation == "folded" or not weights.normalised:
+        return Sigmas(layer=ones, final=ones[..., 0])
+    if at is None:
+        raise InputError("normalisation='linearised' needs the batch at which sigma is frozen; pass at=batch")
+    _, actual = recorded(model, weights, at)
+    real = at.real.to(actual.final)  # every sequence counts by its weight, however long it is
+    share = (row_weight(at) / row_weight(at).sum()).to(actual.final)[:, None] * real / real.sum(1, keepdim=True)
+
+    layer, final = (torch.einsum("bp,bp...->...", share, sigma)[None, None] for sigma in (actual.layer, actual.final))
+    return Sigmas(layer=layer, final=final)
+
+
+def row_weight(batch: Batch) -> Float[Tensor, " batch"]:
+    """The weight of each sequence: its probability, or one."""
+    return torch.ones(len(batch), dtype=torch.double) if batch.weights is None else batch.weights.double()
+
+
+def described(weights: EffectiveWeights, normalisation: Normalisation, at: Batch | None) -> dict[str, str | int]:
+    """Attributes of a result: what was done about normalisation."""
+    words = {
+        "folded": "sigma left out",
+        "linearised": "sigma frozen at its mean over a batch, one number per layer",
+        "actual": "sigma of every position of every sequence",
+    }
+    how = f"{normalisation}: {words[normalisation]}" if weights.normalised else "none"
+    result: dict[str, str | int] = {"weights": weights.description, "normalisation": how}
+    if normalisation == "linearised" and weights.normalised and at is not None:
+        result["n_frozen_at"] = len(at)
+    return result
+
+
+Source = Literal["token", "pos"]
+SOURCES: tuple[Source, ...] = ("token", "pos")
+MAX_ENTRIES = 2**24
+"""Numbers in one result (128 MiB)."""
+_Sources = dict[str, tuple[list[int], Float[Tensor, "source d_model"]]]
+
+
+@torch.no_grad()
+def qk_circuits(
+    model: HookedModel,
+    *,
+    normalisation: Frozen = "folded",
+    at: Batch | None = None,
+    parts: Sequence[Source] = SOURCES,
+    tokens: Sequence[int] | None = None,
+    positions: Sequence[int] | None = None,
+    layers: Sequence[int] | None = None,
+) -> xr.Dataset:
+    """The addition of each part of a query and of a key to the attention score.
+
+    `folded` leaves sigma out; `linearised` freezes it at its mean over `at`. Without positions in the residual stream
+    only the part `token` can be read. `tokens`, `positions` and `layers` restrict the read. Raises InputError where the
+    model is not supported, its positions are wanted and are no matrix, an index is out of range, or the result would
+    have more than 2^24 numbers.
+
+    Returns variables `<query part>_<key part>` for the parts token, pos and bias, over (layer, head) and, as they have
+    them, (query_token or query_pos, key_token or key_pos), in attention scores: divided by attn_scale, before the
+    softmax. `sigma` (layer) is what both sides were divided by. In a rotary model token_token is at one position.
+    """
+    weights = effective_weights(model, layers)
+    sources = _sources(weights, model, parts, tokens, positions)
+    n_heads = weights.W_Q.shape[0] * weights.W_Q.shape[1]
+    _check_size(n_heads * sum(len(chosen) for chosen, _ in sources.values()) ** 2)
+    sigma = frozen_sigmas(model, weights, normalisation, at).layer[0, 0]
+    reads = {
+        side: {
+            **{part: embedding @ w / sigma[:, None, None, None] for part, (_, embedding) in sources.items()},
+            "bias": bias[:, :, None],
+        }
+        for side, w, bias in (("query", weights.W_Q, weights.b_Q), ("key", weights.W_K, weights.b_K))
+    }
+    variables = {}
+    for query, key in product((*sources, "bias"), repeat=2):
+        scores = reads["query"][query] @ reads["key"][key].mT / weights.attn_scale[:, None, None, None]
+        array = xr.DataArray(scores.cpu().numpy(), dims=("layer", "head", f"query_{query}", f"key_{key}"))
+        variables[f"{query}_{key}"] = array.squeeze([name for name in array.dims if str(name).endswith("bias")])
+    coords = {f"{side}_{part}": chosen for side in ("query", "key") for part, (chosen, _) in sources.items()}
+    return _dataset(weights, variables, coords, sigma).assign_attrs(
+        unit="attention score (divided by attn_scale, before the softmax)", **described(weights, normalisation, at)
+    )
+
+
+@torch.no_grad()
+def ov_circuits(
+    model: HookedModel,
+    *,
+    normalisation: Frozen = "folded",
+    at: Batch | None = None,
+    parts: Sequence[Source] = SOURCES,
+    tokens: Sequence[int] | None = None,
+    positions: Sequence[int] | None = None,
+    logits: Sequence[int] | None = None,
+    layers: Sequence[int] | None = None,
+) -> xr.Dataset:
+    """The addition of a head to the logits when it attends, with weight one, to a token, a position, and by its bias.
+
+    Arguments and errors as for `qk_circuits`; `logits` chooses among the outputs.
+
+    Returns `token_logit` (layer, head, source_token, logit), `pos_logit` (layer, head, source_pos, logit), `bias_logit`
+    (layer, head, logit): b_V through W_O and W_U. In logits, up to a constant that all logits of a source may share.
+    `sigma` (layer) is what the source was divided by (the bias is not), attribute `sigma_final` what everything was.
+    """
+    weights = effective_weights(model, layers)
+    sources = _sources(weights, model, parts, tokens, positions)
+    outputs = chosen_indices("logits", logits, weights.W_U.shape[1])
+    n_heads = weights.W_Q.shape[0] * weights.W_Q.shape[1]
+    _check_size(n_heads * len(outputs) * sum(len(chosen) for chosen, _ in sources.values()))
+    sigmas = frozen_sigmas(model, weights, normalisation, at)
+    sigma, final = sigmas.layer[0, 0], sigmas.final[0, 0]
+    written = weights.W_O @ weights.W_U[:, outputs] / final
+    variables = {}
+    for part, (_, embedding) in sources.items():
+        logit = embedding @ weights.W_V / sigma[:, None, None, None] @ written
+        dims = ("layer", "head", f"source_{part}", "logit")
+        variables[f"{part}_logit"] = xr.DataArray(logit.cpu().numpy(), dims=dims)
+    bias = (weights.b_V[:, :, None] @ written)[:, :, 0]
+    variables["bias_logit"] = xr.DataArray(bias.cpu().numpy(), dims=("layer", "head", "logit"))
+    coords = {f"source_{part}": chosen for part, (chosen, _) in sources.items()} | {"logit": outputs}
+    return _dataset(weights, variables, coords, sigma).assign_attrs(
+        unit="logit, up to a constant", sigma_final=float(final), **described(weights, normalisation, at)
+    )
+
+
+def _sources(
+    weights: EffectiveWeights,
+    model: HookedModel,
+    parts: Sequence[Source],
+    tokens: Sequence[int] | None,
+    positions: Sequence[int] | None,
+) -> _Sources:
+    for part in parts:
+        one_of("an entry of parts", part, SOURCES)
+    result: _Sources = {}
+    if "token" in parts:
+        chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+        result["token"] = (chosen, weights.W_E[chosen])
+    if "pos" in parts:
+        if weights.W_pos is None:
+            how = f"{model.cfg.positional_embedding_type}: not added to the residual stream"
+            raise InputError(f"the model's positions are {how}, so that they have no circuits; pass parts=['token']")
+        chosen = chosen_indices("positions", positions, len(weights.W_pos))
+        result["pos"] = (chosen, weights.W_pos[chosen])
+    return result
+
+
+def _check_size(n_entries: int) -> None:
+    if n_entries > MAX_ENTRIES:
+        way_out = "choose tokens=, positions= or layers=, or read them factored (spectra, singular_tokens)"
+        raise InputError(f"full circuits have at most {MAX_ENTRIES:,} entries; these have {n_entries:,}; {way_out}")
+
+
+def _dataset(
+    weights: EffectiveWeights,
+    variables: dict[str, xr.DataArray],
+    coords: dict[str, list[int]],
+    sigma: Float[Tensor, " layer"],
+) -> xr.Dataset:
+    return xr.Dataset(
+        {**variables, "sigma": ("layer", sigma.cpu().numpy())},
+        coords={**weights.coords, **coords},
+        attrs={"complete_for": "layer 0; in later layers the direct path from the embeddings only"},
+    )

@@ -1,0 +1,380 @@
+r"""MLP neurons as key/value memories: what they read and write by their weights, and what their activity says.
+
+A feed-forward layer is a key/value memory: neuron i compares what arrives with its key, column i of W_in, and writes
+its value, row i of W_out, as strongly as they agree (Geva et al., 2021, "Transformer Feed-Forward Layers Are Key-Value
+Memories"). Keys are read in the model's own inputs. With :math:`k_i` the column of W_in, taken through the gain and the
+centring of ln2, and :math:`r_i^h` the direction :math:`W_V^h W_O^h k_i`, taken through those of ln1:
+
+- `key_token`: :math:`E_t \cdot k_i`, token t at the neuron's own position,
+- `key_pos`: :math:`P_q \cdot k_i`, that position itself,
+- `key_head_token`: :math:`E_t \cdot r_i^h`, token t where head h attends,
+- `key_head_pos`: :math:`P_j \cdot r_i^h`, the position where head h attends,
+- `key_bias`: all biases that reach the neuron through the residual stream; `bias`: what is added after ln2.
+
+In the first layer, and without normalisation, the pre-activation at position q is exactly `key_token` of its token +
+`key_pos` of q + the sum over heads h and positions j of the attention from q to j times (`key_head_token` of the token
+at j + `key_head_pos` of j) + `key_bias` + `bias`. With normalisation the terms of position j are divided by ln1's scale
+at j, and everything but `bias` by ln2's scale at q; these scales depend on the sequence and are left out here. In
+deeper layers, what earlier layers write is missing: the read covers the embeddings and this layer's own heads. A value
+is read as its direct effect on the logits: the row of W_out through the gain and the centring of ln_final and through
+W_U, less its mean over tokens, because a constant in the logits changes nothing.
+
+The weights show what would excite a neuron and what it would write. They do not show that this input ever occurs, nor
+that anything depends on the neuron (`neuron_effects`). A value in an early layer misses what later layers make of it.
+
+*Activity.* A row is one position of one sequence. Its weight is the probability of the sequence, shared evenly among
+the positions that are looked at. What is known there are *latents*, in this order: `target`, the next token; `token`,
+the one at this position; `position`; the integer latents of the batch (one with a column per slot is taken apart,
+`y[2]` being slot 2, counted from 1; one with a value per position is taken at this position); and `input@3`, the token
+at position 3, counted from 0, up to the first position that is looked at (`input@y2` where positions have names).
+Several may say the same: at the last position `token` is the last input.
+
+`selectivity` is the mutual information of a neuron's activity with every latent. The activity is made discrete: active
+or not (`post` > 0), or cut at the neuron's own quantiles. For neuron state a and latent z,
+
+.. math:: I(a; z) = \sum_{a,z} p(a, z) \log_2 \frac{p(a, z)}{p(a) p(z)} \text{ bits},
+
+also as a share of the neuron's entropy H(a) (how much of what it does the latent explains) and of the latent's H(z)
+(how much of the latent can be read from it). Probabilities are the weights of the rows: on an enumerated batch this is
+exact. On a sample it is the plug-in estimate, which is biased upwards (Miller, 1955). Both are compared with a control:
+the latents of another row, drawn by weight, which cannot say anything about this one. `top_inputs` are the rows with
+the highest activation, the trigger examples of Geva et al., 2021.
+
+Activity shows what could be read from a neuron. It does not show that the model reads it: random weights make random
+functions of the input, so that neurons of untrained models carry information about tokens too. Related latents share
+information; the highest figure is not proof that this latent, and not one like it, drives the neuron.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import xarray as xr
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from mnemoscope.analyses.forward import check_fits
+from mnemoscope.analyses.head_weights import EffectiveWeights, effective_weights
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.numerics import entropy_of, mutual_information, quantile_states, quantised, relabelled
+from mnemoscope.core.protocols import HookedModel, evaluation_mode
+from mnemoscope.core.seeding import generator
+from mnemoscope.engine.budget import rows_at_once
+from mnemoscope.interventions.replacements import positions
+
+_NORMALISATIONS = (None, "LN", "LNPre", "RMS", "RMSPre")
+_REFUSED = {
+    "attn_only": "has no MLP (attn_only), so it has no neurons; take a model with one",
+    "gated_mlp": "has a gated MLP, in which a neuron has two keys; take a model whose MLP is W_in and W_out",
+    "num_experts": "has a mixture of experts as MLP; take a model whose MLP is W_in and W_out",
+    "parallel_attn_mlp": "has its MLP beside the attention; take a model whose MLP comes after it",
+    "use_normalization_before_and_after": "normalises what its MLP writes; take a model that adds it as it is",
+}
+
+
+def mlp_block(model: HookedModel, layer: int) -> Any:
+    """The block of a layer whose MLP has one key and one value per neuron.
+
+    Raises InputError where the layer does not exist; its MLP is missing, gated, of several experts, beside the
+    attention or normalised after it; or a weight of the model holds NaN.
+    """
+    cfg = model.cfg
+    in_range("layer", layer, 0, cfg.n_layers - 1)
+    for name, words in _REFUSED.items():
+        if getattr(cfg, name, None):
+            raise InputError(f"the model {words}")
+    one_of("the model's normalization_type", cfg.normalization_type, _NORMALISATIONS)
+    for name, value in model.named_parameters():
+        if value.isnan().any():
+            raise InputError(f"the weight {name} of the model holds NaN; take an earlier checkpoint")
+    return model.blocks[layer]
+
+
+def keys_before_norm(block: Any, kind: str | None) -> tuple[Float[Tensor, "neuron d_model"], Float[Tensor, " neuron"]]:
+    """The columns of W_in as they read the input of ln2 (of `kind`), and what they get from biases there; float64."""
+    key, bias = block.mlp.W_in.double().T, block.mlp.b_in.double()
+    if kind == "LN":
+        bias = bias + key @ block.ln2.b.double()
+    if kind in ("LN", "RMS"):
+        key = key * block.ln2.w.double()
+    return (key - key.mean(-1, keepdim=True) if kind in ("LN", "LNPre") else key), bias
+
+
+MAX_BYTES = 2**30
+"""Largest array that a read may make."""
+
+
+@torch.no_grad()
+def neuron_keys(
+    model: HookedModel, *, layer: int = 0, neurons: Sequence[int] | None = None, tokens: Sequence[int] | None = None
+) -> xr.Dataset:
+    """The gain of each neuron's pre-activation from every input of the model, in units of the pre-activation.
+
+    Raises InputError where the model has no MLP of this kind, an index does not exist, the weights hold NaN, or the
+    result would be larger than a gigabyte.
+
+    Returns:
+        `key_token` over (neuron, token), `key_head_token` over (neuron, head, token), `key_bias` and `bias` over
+        neuron; if positional embeddings are added to the tokens' also `key_pos` over (neuron, pos) and `key_head_pos`
+        over (neuron, head, pos). float64. `attrs["exact"]` is 1 where these terms, weighted with the attention, make
+        up the whole pre-activation.
+    """
+    block, cfg = mlp_block(model, layer), model.cfg
+    chosen, words = _indices("neuron", neurons, cfg.d_mlp), _indices("token", tokens, cfg.d_vocab)
+    _bounded(len(chosen) * cfg.n_heads * max(len(words), cfg.n_ctx))
+    weights = effective_weights(model, [layer])
+    key, bias = (part[chosen] for part in keys_before_norm(block, cfg.normalization_type))
+    by_head = torch.einsum("nd,hed->nhe", key, weights.W_O[0])
+    source_key = torch.einsum("nhe,hde->nhd", by_head, weights.W_V[0])
+    head_bias = torch.einsum("nhe,he->n", by_head, weights.b_V[0])
+    inputs = {"token": weights.W_E[words]} | ({} if weights.W_pos is None else {"pos": weights.W_pos})
+    arrays = {
+        **{f"key_{name}": (("neuron", name), key @ embedding.T) for name, embedding in inputs.items()},
+        **{f"key_head_{name}": (("neuron", "head", name), source_key @ e.T) for name, e in inputs.items()},
+        "key_bias": (("neuron",), head_bias + key @ block.attn.b_O.double()),
+        "bias": (("neuron",), bias),
+    }
+    coords = {"neuron": chosen, "token": words, "head": list(range(cfg.n_heads))}
+    coords |= {"pos": list(range(len(inputs["pos"])))} if "pos" in inputs else {}
+    return _dataset(arrays, coords, layer, weights).assign_attrs(
+        unit="pre-activation",
+        exact=int(layer == 0 and not weights.normalised),
+        missing="nothing" if layer == 0 else "what earlier layers write",
+    )
+
+
+@torch.no_grad()
+def neuron_values(
+    model: HookedModel, *, layer: int = 0, neurons: Sequence[int] | None = None, n_top: int = 5
+) -> xr.Dataset:
+    """The direct addition of each neuron's value to the logits, for an activation of one.
+
+    `n_top` tokens are named, or all of a smaller vocabulary. Raises InputError as `neuron_keys`, and where `n_top` is
+    below one.
+
+    Returns:
+        `value` over (neuron, token), of the tokens that have a logit, float64, its mean over these zero; `promoted` and
+        `suppressed` over (neuron, rank): the tokens with the largest and with the smallest logits, the extreme one
+        first.
+    """
+    block, cfg = mlp_block(model, layer), model.cfg
+    in_range("n_top", n_top, 1, math.inf)
+    chosen, n_top = _indices("neuron", neurons, cfg.d_mlp), min(n_top, cfg.d_vocab_out)
+    _bounded(len(chosen) * cfg.d_vocab_out)
+    weights = effective_weights(model, [layer])
+    value = block.mlp.W_out.double()[chosen] @ weights.W_U
+    value = value - value.mean(-1, keepdim=True)
+    order = value.argsort(dim=-1, descending=True, stable=True)
+    arrays = {
+        "value": (("neuron", "token"), value),
+        "promoted": (("neuron", "rank"), order[:, :n_top]),
+        "suppressed": (("neuron", "rank"), order.flip(-1)[:, :n_top]),
+    }
+    coords = {"neuron": chosen, "token": list(range(cfg.d_vocab_out)), "rank": list(range(1, n_top + 1))}
+    result = _dataset(arrays, coords, layer, weights)
+    return result.assign_attrs(unit="logit for an activation of one, centred over tokens", path="direct")
+
+
+def _indices(name: str, given: Sequence[int] | None, n: int) -> list[int]:
+    """The chosen indices, all of them by default."""
+    for index in given or ():
+        in_range(f"a {name}", index, 0, n - 1)
+    return list(range(n)) if given is None else list(given)
+
+
+def _bounded(n_numbers: int) -> None:
+    if 8 * n_numbers > MAX_BYTES:
+        given = f"{8 * n_numbers / 2**30:.1f} GiB: name fewer neurons or tokens"
+        raise InputError(f"the largest array must have at most {MAX_BYTES / 2**30:g} GiB; got {given}")
+
+
+def _dataset(
+    arrays: Mapping[str, tuple[tuple[str, ...], Tensor]],
+    coords: Mapping[str, list[int]],
+    layer: int,
+    weights: EffectiveWeights,
+) -> xr.Dataset:
+    variables = {name: (dims, values.cpu().numpy()) for name, (dims, values) in arrays.items()}
+    scale = "; the normalisations' scale left out" if weights.normalised else ""
+    return xr.Dataset(variables, coords=coords, attrs={"layer": layer, "weights": weights.description + scale})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NeuronActivity:
+    """The activity (`post`, float64) of a layer's neurons, as `neuron_activity` records it.
+
+    `batch` are the sequences that weigh something. Each row has its `sequence` (row of `batch`), its position `pos` in
+    it, what is known there (`latents`), and a weight; `weights` add up to one.
+    """
+
+    layer: int
+    batch: Batch
+    activation: Float[Tensor, "row neuron"]
+    weights: Float[Tensor, " row"]
+    sequence: Int[Tensor, " row"]
+    pos: Int[Tensor, " row"]
+    latents: Mapping[str, Int[Tensor, " row"]]
+
+
+@torch.no_grad()
+def neuron_activity(
+    model: HookedModel, batch: Batch, *, layer: int = 0, pos: int | str | Sequence[int] | None = None
+) -> NeuronActivity:
+    """Record a layer's neurons.
+
+    Weights of the batch are the probabilities; sequences of weight zero and padding are left out. `pos` is positions,
+    negative ones from the end, or the name of a latent that holds one a sequence. None is the last scored one; of
+    padded sequences each one's own. Raises InputError where the model has no such neurons, is too small, or gives NaN,
+    a position does not exist, or nothing in the batch is scored or weighs anything.
+    """
+    mlp_block(model, layer)
+    check_fits(model, batch)
+    batch = batch if batch.weights is None else batch.select(batch.weights > 0)
+    if len(batch) == 0:
+        raise InputError("no sequence of the batch weighs anything; give weights above zero, or none")
+    where = _positions(batch, pos)
+    name = f"blocks.{layer}.mlp.hook_post"
+    parts = []
+    size = rows_at_once(model, batch.inputs.shape[1])
+    for inputs, here in zip(batch.inputs.split(size), where.split(size), strict=True):
+        with evaluation_mode(model):
+            _, cache = model.run_with_cache(inputs, names_filter=name, stop_at_layer=layer + 1)
+        parts.append(cache[name][here].double())
+    activation = torch.cat(parts)
+    if activation.isnan().any():
+        raise InputError(f"the activations of layer {layer} hold NaN; check the model's weights")
+    n, device = len(batch), batch.inputs.device
+    sequence, at = where.nonzero(as_tuple=True)
+    weights = torch.ones(n, device=device) if batch.weights is None else batch.weights
+    weights = weights.double()[sequence]
+    return NeuronActivity(
+        layer=layer,
+        batch=batch,
+        activation=activation,
+        weights=weights / weights.sum(),
+        sequence=sequence,
+        pos=at,
+        latents=_latents(batch, sequence, at, int(at.min())),
+    )
+
+
+def family(latent: str) -> str:
+    """The name of a latent without its slot or position: `y` for `y[2]`, `input` for `input@3`."""
+    return latent.partition("[")[0].partition("@")[0]
+
+
+def _positions(batch: Batch, pos: int | str | Sequence[int] | None) -> Bool[Tensor, "batch pos"]:
+    n_pos, real = batch.inputs.shape[1], batch.real
+    if pos is None:
+        scored = batch.scored & real
+        if not scored.any():
+            raise InputError("pos is not given and the batch scores no position; name one")
+        numbers = torch.arange(n_pos, device=scored.device)
+        if not batch.ragged:
+            return (numbers == scored.any(0).nonzero()[-1]).expand(scored.shape)
+        return scored & (numbers == torch.where(scored, numbers, -1).amax(1, keepdim=True))
+    if isinstance(pos, str):
+        wanted = pos
+    else:
+        given = [pos] if isinstance(pos, int) else list(pos)
+        for place in given:
+            in_range("pos", place, -n_pos, n_pos - 1)
+        if not given or len({place % n_pos for place in given}) < len(given):
+            raise InputError(f"pos must name at least one position, and each once; got {given}")
+        wanted = tuple(given)
+    where = positions(wanted, batch) & real
+    if not where.any():
+        raise InputError(f"pos {pos!r} lies in the padding of every sequence; name another")
+    return where
+
+
+def _latents(batch: Batch, sequence: Tensor, pos: Tensor, first: int) -> dict[str, Int[Tensor, " row"]]:
+    """Every latent at every row, in the order that the module names."""
+    n_pos = batch.inputs.shape[1]
+    result = {"target": batch.targets[sequence, pos], "token": batch.inputs[sequence, pos], "position": pos}
+    for name, value in batch.latents.items():
+        if value.is_floating_point() or value.is_complex() or not 1 <= value.ndim <= 2:
+            continue
+        value = value.long()
+        if value.ndim == 1:
+            result[name] = value[sequence]
+        elif value.shape[1] == n_pos:
+            result[name] = value[sequence, pos]
+        else:
+            result |= {f"{name}[{i + 1}]": value[sequence, i] for i in range(value.shape[1])}
+    return result | {f"input@{batch.called(i)}": batch.inputs[sequence, i] for i in range(first + 1)}
+
+
+def selectivity(
+    activity: NeuronActivity,
+    *,
+    n_states: int | None = None,
+    latents: Sequence[str] | None = None,
+    n_draws: int = 10,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Mutual information of each neuron's activity with each latent.
+
+    `n_states` quantiles cut the activation; none: active (`post` > 0) or not. `latents` are names (`y[2]`) or families
+    of names (`y`); none: all. The `n_draws` controls come from the seed's stream `control`. Raises InputError for an
+    unknown latent, fewer than two states, or no draws.
+
+    Returns:
+        Over (neuron, latent): `information`; `explains`, its share of the neuron's entropy (NaN if that is zero);
+        `readable`, its share of the latent's; `control`, the mean information about another row's latent, an
+        estimate of the bias. `control_level` over latent: the largest of those, over neurons and draws.
+        `neuron_entropy` and `active`, the probability of being active, over neuron; `latent_entropy` over latent. All
+        entropies in bits; latents that do not vary are left out.
+    """
+    in_range("n_draws", n_draws, 1, math.inf)
+    weights, names, classes = activity.weights, *_classes(activity, latents)
+    states = _states(activity, n_states)
+    of_neuron, of_latent = entropy_of(states, weights), entropy_of(classes, weights)
+    information = mutual_information(states, classes, weights)
+    stream, shares = generator(seed, "control"), weights.cpu()
+    rows = [torch.multinomial(shares, len(shares), replacement=True, generator=stream) for _ in range(n_draws)]
+    control = torch.stack([mutual_information(states, classes[other.to(classes.device)], weights) for other in rows])
+    pair = ("neuron", "latent")
+    arrays = {
+        "information": (pair, information),
+        "explains": (pair, information / of_neuron.where(of_neuron > 1e-9, torch.nan)[:, None]),
+        "readable": (pair, information / of_latent),
+        "control": (pair, control.mean(0)),
+        "control_level": (("latent",), control.amax((0, 1))),
+        "neuron_entropy": (("neuron",), of_neuron),
+        "latent_entropy": (("latent",), of_latent),
+        "active": (("neuron",), weights @ (quantised(activity.activation) > 0).double()),
+    }
+    attrs = {
+        "unit": "bits",
+        "layer": activity.layer,
+        "n": len(activity.batch),
+        "state": "active or not" if n_states is None else f"{n_states} quantiles of the activation",
+        "estimate": "plug-in: exact on an enumeration, on a sample too high by about `control`",
+    }
+    variables = {name: (dims, values.cpu().numpy()) for name, (dims, values) in arrays.items()}
+    return xr.Dataset(variables, coords={"neuron": range(states.shape[1]), "latent": names}, attrs=attrs)
+
+
+def _states(activity: NeuronActivity, n_states: int | None) -> Int[Tensor, "row neuron"]:
+    steps = quantised(activity.activation)
+    if n_states is None:
+        return (steps > 0).long()
+    in_range("n_states", n_states, 2, math.inf)
+    return quantile_states(steps, activity.weights, n_states)
+
+
+def _classes(activity: NeuronActivity, latents: Sequence[str] | None) -> tuple[list[str], Int[Tensor, "row latent"]]:
+    """The chosen latents that vary, relabelled, and their names."""
+    known = activity.latents
+    for name in latents or ():
+        one_of("a latent", name, [*known, *dict.fromkeys(map(family, known))])
+    chosen = [name for name in known if latents is None or name in latents or family(name) in latents]
+    classes = {name: relabelled(known[name]) for name in chosen}
+    classes = {name: values for name, values in classes.items() if int(values.max()) > 0}
+    if not classes:
+        raise InputError("none of the latents varies over the rows; name others, or take more sequences")
+    return list(classes), torch.stack(list(classes.values()), 1)

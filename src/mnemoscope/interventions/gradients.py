@@ -1,0 +1,399 @@
+"""Traced forward passes, gradients at every reader's input, and first-order estimates of patching every edge at once.
+
+The estimate of one edge is
+
+    Σ over positions of (written in the other run - written in this run) · gradient at the reader's input,
+
+with the gradient averaged over points between the two runs. Hooks that are on the model are part of what is traced.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from einops import einsum, rearrange
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mnemoscope.core.batch import Batch, Inputs
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import Edge, Site, Through
+from mnemoscope.engine.architecture import transformer_without_hooks
+from mnemoscope.engine.block import Block, Read
+from mnemoscope.engine.budget import prompts_at_once, worth_a_pass
+from mnemoscope.engine.changes import Changes
+from mnemoscope.engine.transformer import Transformer
+from mnemoscope.interventions.graph import (
+    Input,
+    check_graph,
+    inputs,
+    layout,
+    reads,
+    single,
+    stream_name,
+    writer_names,
+    writers,
+)
+from mnemoscope.interventions.measurement import Answer, Chunk, Plan, Question, Reader, SweepResult, measured
+from mnemoscope.interventions.reading import pick_columns, unembedding
+from mnemoscope.interventions.recordings import RecordedRun, check_numbers, forward
+from mnemoscope.interventions.replacements import positions
+
+CHUNK_BYTES = 2**26
+"""Bytes of one traced forward pass on a CPU: larger ones gain nothing, unless the weights are larger."""
+
+
+def traced(
+    model: HookedModel,
+    tokens: Inputs,
+    names: Collection[str],
+    read: Int[Tensor, " read"],
+    *,
+    starts: Mapping[str, Tensor] | None = None,
+    weights: Transformer | None = None,
+    where_read: bool = False,
+) -> RecordedRun:
+    """Run a model, hooks that are on it included, and keep what is needed to differentiate.
+
+    The engine runs it where it can (`weights`; None: it is looked for), equal to 1e-5: its graph holds activations
+    only, and no copies of weights. Activations at `names` are kept; at the hook points of `starts` the run goes on with
+    the given ones. With `where_read` the engine keeps, after the heads of the last layer, only the positions `read`.
+    """
+    starts, found = starts or {}, {}
+    if missing := sorted({*names, *starts} - {*model.hook_dict}):
+        raise InputError(f"the model has no hook point {missing[0]}; choose another kind of activation")
+
+    def keep(activation: Tensor, hook: Any, *, name: str) -> Tensor:
+        start = starts.get(name, activation)
+        activation = start if start.shape == activation.shape else start[:, read.to(start.device)]
+        if not activation.requires_grad:
+            activation = activation.detach().requires_grad_()
+        # one row may stand for all
+        found[name] = activation.expand(len(tokens), *activation.shape[1:])
+        return found[name]
+
+    points = {*names, *starts}
+    weights = transformer_without_hooks(model, points) if weights is None else weights
+    if weights is not None:
+        device, changes = weights.b_u.device, {name: partial(keep, hook=None, name=name) for name in points}
+        with torch.enable_grad():
+            logits = weights(tokens.to(device), Read(columns=read.to(device)), Changes(changes, where_read=where_read))
+        return RecordedRun(activations=found, logits=logits)
+    hooks = [(name, partial(keep, name=name)) for name in points]
+    with torch.enable_grad(), unembedding(model, pick_columns(read)) as picked:
+        logits = picked(model.run_with_hooks(tokens, fwd_hooks=hooks))
+    return RecordedRun(activations=found, logits=logits)
+
+
+def sums(reader: Reader, run: RecordedRun) -> Iterator[Float[Tensor, ""]]:
+    """Every metric, which needs a gradient, summed over prompts: each prompt's activations get their own gradient."""
+    for metric in reader.metrics:
+        with torch.enable_grad():
+            values = replace(reader, metrics=[metric]).values(run.logits[None])[0, 0]
+            total = (torch.where(reader.scored, values, 0).sum(-1) / reader.scored.sum(-1)).sum()
+        if not total.requires_grad:
+            raise InputError(f"metric {metric.name} has no gradient; take logit_diff, log_prob or another smooth one")
+        yield total
+
+
+def check_gradient(estimate: Tensor, metric: str) -> None:
+    """Refuse estimates that hold NaN."""
+    if estimate.isnan().any():
+        raise InputError(f"the gradient of metric {metric} is NaN on these prompts; change the metric, or patch them")
+
+
+def gradients(value: Float[Tensor, ""], ends: list[Tensor]) -> tuple[Tensor, ...]:
+    """Gradients of a sum with respect to activations, zero for those that it does not depend on; the graph is kept."""
+    return torch.autograd.grad(value, ends, retain_graph=True, materialize_grads=True)
+
+
+def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: int = 0, by_engine: bool = False) -> int:
+    """The number of prompts to trace at once, from an upper estimate of their memory; InputError without room for one.
+
+    `n_runs` traced runs of a prompt are in memory together. `kept` are further numbers for a position as long as its
+    prompt is at work; `readers` are those for a position and head while gradients are pulled back. `by_engine` says
+    that the engine is certain to trace, which keeps less and copies no weights.
+    """
+    cfg, n_pos, sizes = question.model.cfg, question.n_pos, question.sizes
+    heads, d_mlp = cfg.n_heads * cfg.d_head, 0 if cfg.attn_only else cfg.d_mlp
+    widths = 12 * cfg.d_model + 10 * heads + 5 * d_mlp if by_engine else 24 * cfg.d_model + 12 * heads + 6 * d_mlp
+    graph = cfg.n_layers * (widths + 6 * cfg.n_heads * n_pos)
+    traces = n_runs * (sizes.hooked(everywhere=False) + sizes.float_bytes * n_pos * graph)
+    at_work = traces + sizes.float_bytes * n_pos * readers * cfg.n_heads
+    n, target = len(question.pairs), n_runs * worth_a_pass(question.model, CHUNK_BYTES)
+    room = question.max_bytes - (0 if by_engine else sizes.traced_weights())
+    kept *= sizes.float_bytes * n_pos
+    return prompts_at_once(n, at_work=at_work, kept=kept, room=room, target=target)
+
+
+Point = Mapping[str, float]
+"""The share of the clean run in the activation with which a run goes on from each hook point, `START` among them."""
+START = "blocks.0.hook_resid_pre"
+
+_Terms = Mapping[Input, tuple[Tensor, Tensor]]
+"""The numbers of edges that lead to each input of a reader, and the number of a writer for each."""
+
+
+def attributed(question: Question, edges: Sequence[Edge], paths: Mapping[str, Sequence[Point]]) -> SweepResult:
+    """Estimate the value of every metric with each edge patched; `paths` gives the points of each direction."""
+    model, d_model, heads = question.model, question.model.cfg.d_model, question.model.cfg.n_heads
+    check_graph(model)
+    weights = transformer_without_hooks(model, {*traced_names(model), *writer_names(model)})
+    terms, n_writers = _terms(model, edges), len(writers(model, embeddings="apart"))
+    distinct, by_position = list(paths.values()), any(edge.pos is not None for edge in edges)
+    of_edges = 4 * len(edges) * len(question.metrics) // (1 if by_position else question.n_pos)
+    kept = 2 * n_writers * d_model + 2 * model.cfg.n_layers * (d_model + heads * model.cfg.d_head) + of_edges
+    readers = 6 * d_model + 3 * model.cfg.d_head + 2 * n_writers
+
+    def answers(chunk: Chunk[_Ends]) -> Iterator[Answer]:
+        which = distinct.index(points := paths[chunk.direction])
+        if which not in chunk.shared:
+            chunk.shared.clear()
+            total = _averaged(question, chunk, terms, points, len(edges), by_position=by_position, weights=weights)
+            chunk.shared[which] = total
+        clean_less_corrupted = _at_positions(chunk.shared[which], edges, chunk.batch)
+        return chunk.moved((2 * chunk.into - 1) * clean_less_corrupted)
+
+    unpatched = all(point.keys() == {START} and point[START] in (0, 1) for path in distinct for point in path)
+    fitting = partial(prompts_traced, question, kept=kept, readers=readers, by_engine=weights is not None)
+    n_prompts = fitting(n_runs=1)
+    if unpatched:
+        try:
+            n_prompts = fitting(n_runs=2)
+        except InputError:  # no room for the traces of both runs: gradients are taken in a third one
+            unpatched = False
+    plan = Plan(
+        method="gradients",
+        n_prompts=n_prompts,
+        run=partial(_ends, model, read=question.read, weights=weights, trace=unpatched),
+        answers=answers,
+    )
+    return measured(question, len(edges), plan)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ends:
+    """An unpatched run, and its trace where gradients are taken in unpatched runs."""
+
+    found: Mapping[str, Tensor]
+    logits: Float[Tensor, "prompt read d_vocab"]
+    trace: RecordedRun | None = None
+
+
+@torch.no_grad()
+def _ends(
+    model: HookedModel, tokens: Inputs, read: Int[Tensor, " read"], *, weights: Transformer | None, trace: bool
+) -> _Ends:
+    """Run the model unpatched; `trace` keeps what gradients need."""
+    names = {START, *writer_names(model)}
+    if not trace:
+        found, logits = forward(model, tokens, names, read, directly=True)
+        return _Ends(found=found, logits=logits)
+    run = traced(model, tokens, {*names, *traced_names(model)}, read, weights=weights, where_read=True)
+    check_numbers(run.logits)
+    return _Ends(found={name: run[name].detach() for name in names}, logits=run.logits.detach(), trace=run)
+
+
+def _differences(question: Question, runs: Sequence[_Ends]) -> Float[Tensor, "writer prompt pos d_model"]:
+    """The output of each writer in the clean run minus its output in the corrupted one."""
+    model = question.model
+    layers = {site.hook: site.layer for site in writers(model, embeddings="apart")}
+    parts = []
+    for name, layer in layers.items():
+        moved = runs[0].found[name] - runs[1].found[name]
+        if layer is not None and moved.ndim == 4:  # z: of each head what it makes of it
+            w_o = model.blocks[layer].attn.W_O
+            parts.append(einsum(moved, w_o, "prompt pos head d_head, head d_head d -> head prompt pos d"))
+        else:
+            parts.append(_everywhere(moved[None], question))
+    return torch.cat(parts)
+
+
+def _averaged(
+    question: Question,
+    chunk: Chunk[_Ends],
+    terms: _Terms,
+    points: Sequence[Point],
+    n_edges: int,
+    *,
+    by_position: bool,
+    weights: Transformer | None,
+) -> Float[Tensor, "metric edge prompt pos"]:
+    """Differences of the writers' outputs, clean minus corrupted, times the gradient averaged over points.
+
+    Without `by_position` the result is one sum over positions, which takes one product of larger matrices.
+    """
+    differs = _differences(question, chunk.runs)
+    differs = differs if by_position else differs.flatten(2)[:, :, None]  # a product then sums over positions
+    total = differs.new_zeros(len(chunk.reader.metrics), n_edges, *differs.shape[1:3])
+    for point in points:
+        run = _run_at(question, chunk, point, weights)
+        for of_metric, summed in zip(total, sums(chunk.reader, run), strict=True):
+            for places, gradient in input_gradients(question.model, run, summed, terms, weights=weights):
+                gradient = _everywhere(gradient, question)
+                gradient = gradient if by_position else gradient.flatten(2)[:, :, None]
+                n = 1 + max(int(terms[place][1].max()) for place in places)  # writers that one of them reads
+                shape = "writer prompt pos d, input prompt pos d -> input writer prompt pos"
+                moved = einsum(differs[:n], gradient, shape)
+                edge = torch.cat([terms[place][0] for place in places])
+                entry = torch.cat([number * n + terms[place][1] for number, place in enumerate(places)])
+                of_metric.index_add_(0, edge.to(moved.device), moved.flatten(0, 1)[entry.to(moved.device)])
+    for metric, of_metric in zip(chunk.reader.metrics, total, strict=True):
+        check_gradient(of_metric, metric.name)
+    return total / len(points)
+
+
+def _run_at(question: Question, chunk: Chunk[_Ends], point: Point, weights: Transformer | None) -> RecordedRun:
+    """The traced run of a point: one of the unpatched ones, or one that starts between these."""
+    if (trace := chunk.runs[0 if point[START] else 1].trace) is not None:
+        return trace
+    clean, corrupted = (run.found for run in chunk.runs)
+    starts = {name: torch.lerp(corrupted[name], clean[name], share) for name, share in point.items()}
+    names = traced_names(question.model)
+    tokens, read = chunk.pairs.clean.inputs, question.read
+    return traced(question.model, tokens, names, read, starts=starts, weights=weights, where_read=True)
+
+
+def _everywhere(
+    x: Float[Tensor, "part prompt _ d_model"], question: Question
+) -> Float[Tensor, "part prompt pos d_model"]:
+    """Fill with zeros the positions at which `x` is missing, because it is zero there or nobody reads it."""
+    if x.shape[2] == question.n_pos:
+        return x
+    whole = x.new_zeros(*x.shape[:2], question.n_pos, x.shape[-1])
+    whole[:, :, question.read.to(x.device)] = x
+    return whole
+
+
+def _terms(model: HookedModel, edges: Sequence[Edge]) -> _Terms:
+    """The terms that each edge sums: several where it comes from all embeddings, or leads into all inputs of a head."""
+    columns = {site: i for i, site in enumerate(writers(model, embeddings="apart"))}
+    terms: dict[Input, tuple[list[int], list[int]]] = {place: ([], []) for place in inputs(model)}
+    # What edges into a reader, and those from a writer, have in common; by identity, since to hash a site takes long.
+    into: dict[tuple[int, str | None], list[Input]] = {}
+    origin: dict[int, list[int]] = {}
+    for number, edge in enumerate(edges):
+        reader, writer = (id(edge.reader), edge.through), id(edge.writer)
+        if reader not in into or writer not in origin:
+            parts = single(model, edge)
+            places: list[Input] = [(part.reader, part.through) for part in parts]
+            into[reader] = [place for place in dict.fromkeys(places) if place in terms]
+            origin[writer] = sorted({columns[part.writer] for part in parts if part.writer in columns})
+        if not (into[reader] and origin[writer] and reads(model, edge.reader, edge.writer)):
+            layout(model, [edge])  # which says that there is no such edge
+        for place in into[reader]:
+            numbers, sources = terms[place]
+            numbers += [number] * len(origin[writer])
+            sources += origin[writer]
+    return {place: (torch.tensor(numbers), torch.tensor(which)) for place, (numbers, which) in terms.items() if numbers}
+
+
+def _at_positions(
+    moved: Float[Tensor, "metric edge prompt pos"], edges: Sequence[Edge], batch: Batch
+) -> Float[Tensor, "metric edge prompt"]:
+    """Sums over the positions that each edge names."""
+    total = moved.sum(-1)
+    for number, edge in enumerate(edges):
+        if edge.pos is not None:
+            total[:, number] = (moved[:, number] * positions(edge.pos, batch).to(moved.device)).sum(-1)
+    return total
+
+
+def traced_names(model: HookedModel) -> list[str]:
+    """The hook points that `input_gradients` needs."""
+    ends = (name for place in inputs(model) for name in (stream_name(model, *place), _outcome(model, *place)))
+    return list(dict.fromkeys(ends))
+
+
+def _outcome(model: HookedModel, reader: Site | Literal["logits"], through: Through | None) -> str:
+    """The hook point of a reader's q, k, v or output; for the logits that of the stream itself."""
+    if not isinstance(reader, Site):
+        return stream_name(model, reader, through)
+    return reader.hook if through is None else f"blocks.{reader.layer}.attn.hook_{through}"
+
+
+def input_gradients(
+    model: HookedModel,
+    run: RecordedRun,
+    value: Float[Tensor, ""],
+    wanted: Collection[Input],
+    *,
+    weights: Transformer | None = None,
+) -> Iterator[tuple[list[Input], Float[Tensor, "input prompt pos d_model"]]]:
+    """The gradient of a value with respect to the input of each reader, those of one layer and kind at a time.
+
+    The gradient at q, k, v and at the output of an MLP is pulled back to the residual stream through that reader alone:
+    by the weights of heads where the engine has the model (`weights`; None: it is looked for), else by automatic
+    differentiation, so that hooks on the model count as they are. `run` is traced at `traced_names(model)`; `value` is
+    a sum over prompts, computed from its logits.
+    """
+    groups: dict[str, list[Input]] = {}
+    for place in inputs(model):
+        groups.setdefault(_outcome(model, *place), []).append(place)
+    weights = transformer_without_hooks(model, ()) if weights is None else weights
+    past = {} if weights is None or not weights.has_middle else _past_mlps(model)
+    ends = [*groups, *past.values()]
+    found = dict(zip(ends, gradients(value, [run[name] for name in ends]), strict=True))
+    for name, places in groups.items():
+        own = [number for number, place in enumerate(places) if place in wanted]
+        reader, through = places[0]
+        if not own:
+            continue
+        stream, gradient = run[stream_name(model, reader, through)], found[name]
+        if not isinstance(reader, Site):
+            pulled = gradient[None]
+        elif name in past:
+            pulled = (found[past[name]] - gradient)[None]
+        elif through is None:
+            pulled = _pulled_back(run[name], stream, gradient[None])
+        elif weights is None or reader.layer is None:
+            pulled = _pulled_back(run[name], stream, _by_head(gradient, own))
+        else:
+            pulled = _through_weights(weights.blocks[reader.layer], through, stream, gradient, own)
+        yield [places[number] for number in own], pulled
+
+
+def _past_mlps(model: HookedModel) -> dict[str, str]:
+    """The stream that each MLP reads and is added to, by its output: both gradients differ by what it passes."""
+    return {f"blocks.{layer}.hook_mlp_out": f"blocks.{layer}.hook_resid_mid" for layer in range(model.cfg.n_layers)}
+
+
+@torch.no_grad()
+def _through_weights(
+    block: Block,
+    through: Through,
+    stream: Float[Tensor, "prompt pos d_model"],
+    gradient: Float[Tensor, "prompt pos head_index d_head"],
+    heads: list[int],
+) -> Float[Tensor, "own prompt pos d_model"]:
+    """Gradients at the queries, keys or values of some heads, taken back to the stream: W times each, then the norm."""
+    attn = block.attention
+    w = attn.into(through)[0].unflatten(0, (-1, attn.d_head))
+    if len(heads) < len(w):
+        gradient, w = gradient[:, :, heads], w[heads]
+    shape = "prompt pos own d_head, own d_head d_model -> own prompt pos d_model"
+    return block.ln1.pulled_back(stream, einsum(gradient, w, shape))
+
+
+def _by_head(
+    gradient: Float[Tensor, "prompt pos head_index d_head"], heads: list[int]
+) -> Float[Tensor, "input prompt pos head_index d_head"]:
+    """One gradient for each of some heads, zero at the others."""
+    own = torch.eye(gradient.shape[2], dtype=gradient.dtype, device=gradient.device)[heads]
+    return gradient * rearrange(own, "input head -> input 1 1 head 1")
+
+
+def _pulled_back(
+    output: Tensor, stream: Float[Tensor, "prompt pos d_model"], gradient: Float[Tensor, "input ..."]
+) -> Float[Tensor, "input prompt pos d_model"]:
+    """Gradients at the output of a reader, a row each, taken back to the stream that it reads."""
+    if len(gradient) == 1:
+        (found,) = torch.autograd.grad(output, stream, gradient[0], retain_graph=True, materialize_grads=True)
+        return found[None]
+    (found,) = torch.autograd.grad(
+        output, stream, gradient, retain_graph=True, is_grads_batched=True, allow_unused=True
+    )
+    return stream.new_zeros(len(gradient), *stream.shape) if found is None else found
