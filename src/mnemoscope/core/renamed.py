@@ -12,6 +12,7 @@ import lazy_loader
 
 OLD_NAMES: Mapping[str, str] = {
     "mnemoscope.analyses.LEARNED": "mnemoscope.claims.LEARNED",
+    "mnemoscope.analyses.patterns_of_sequences": "mnemoscope.analyses.named_patterns",
     "mnemoscope.judging": "mnemoscope.claims",
     "mnemoscope.sweeps": "mnemoscope.run",
     "mnemoscope.testing": "mnemoscope.claims.testing",

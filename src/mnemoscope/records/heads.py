@@ -42,7 +42,7 @@ def check(options: Heads) -> None:
 
 def measure(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
     """Search the mechanisms of one run; heads have their roles as names."""
-    from mnemoscope.analyses.attention_replacement.search import TOLERANCE
+    from mnemoscope.analyses.attention_replacement.losses import TOLERANCE
 
     task, seed = run.spec.task, run.spec.seed
     batch = drawn(run, options, "heads")

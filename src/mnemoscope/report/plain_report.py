@@ -11,7 +11,7 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.ablation.head_roles import ablate_by_role, role_prompts
-from mnemoscope.analyses.attention import patterns_of_sequences
+from mnemoscope.analyses.attention import named_patterns
 from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.evaluation import evaluate_splits
 from mnemoscope.analyses.roles import named_in, with_roles
@@ -126,7 +126,7 @@ def prediction_tables(result: xr.Dataset) -> list[Table]:
 
 def patterns(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
     """The attention of every head on every sequence, with the names of the tokens."""
-    return patterns_of_sequences(model, batch, symbols_of(task))
+    return named_patterns(model, batch, symbols_of(task))
 
 
 def example(task: Task) -> Batch:

@@ -40,7 +40,7 @@ _MEETS = {True: "✓", False: "✗", None: ""}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Example:
-    """The attention of one model on one sequence: one example of `patterns_of_sequences`.
+    """The attention of one model on one sequence: one example of `named_patterns`.
 
     `caption` says which seed it is and why it is shown, and has the sequence. `attention` holds `pattern` (layer, head,
     query, key) and `token` (key).

@@ -13,7 +13,7 @@ from mnemoscope.analyses import (
     evaluate_splits,
     every_sequence,
     named_in,
-    patterns_of_sequences,
+    named_patterns,
     with_roles,
 )
 from mnemoscope.report import Results, Table, bar, plain_report
@@ -57,7 +57,7 @@ def examine(model: HookedModel, task: PermutationLookup, *, seed: int) -> dict[s
         "conflict": conflict(model, task),
         "ablation": ablation,
         "attention": by_role(attention_shares(model, task, batch), named),
-        "examples": with_roles(patterns_of_sequences(model, batch.select(torch.tensor([0, 512]))), named),
+        "examples": with_roles(named_patterns(model, batch.select(torch.tensor([0, 512]))), named),
     }
 
 
