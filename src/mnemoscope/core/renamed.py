@@ -12,6 +12,18 @@ import lazy_loader
 
 OLD_NAMES: Mapping[str, str] = {
     "mnemoscope.analyses.LEARNED": "mnemoscope.claims.LEARNED",
+    **{
+        f"mnemoscope.analyses.{name}": f"mnemoscope.systems.in_context_bigrams.analyses.{name}"
+        for name in (
+            "LEAST",
+            "Over",
+            "copied_token",
+            "induction_memories",
+            "memory_maps",
+            "previous_token",
+            "remapped_copy",
+        )
+    },
     "mnemoscope.analyses.patterns_of_sequences": "mnemoscope.analyses.named_patterns",
     "mnemoscope.judging": "mnemoscope.claims",
     "mnemoscope.sweeps": "mnemoscope.run",

@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses import induction_memories, memory_maps
 from mnemoscope.analyses.stacking import along
 from mnemoscope.models import constructed
-from mnemoscope.systems.in_context_bigrams.analyses import marked_patterns
+from mnemoscope.systems.in_context_bigrams.analyses import induction_memories, marked_patterns, memory_maps
 from mnemoscope.systems.in_context_bigrams.figures import (
     before_and_after,
     losses,

@@ -4,24 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses import (
-    Association,
-    copied_token,
-    copying,
-    embeddings,
-    induction_memories,
-    ov_circuits,
-    previous_token,
-    product,
-    qk_circuits,
-    recall,
-    remapped_copy,
-    weight,
-)
+from mnemoscope.analyses import Association, copying, embeddings, ov_circuits, product, qk_circuits, recall, weight
 from mnemoscope.analyses.stacking import along
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import ParamSite
 from mnemoscope.models.constructed import associative_memory, attention_memory, induction
+from mnemoscope.systems.in_context_bigrams.analyses import (
+    copied_token,
+    induction_memories,
+    previous_token,
+    remapped_copy,
+)
 from tests.support import foreign_model, random_model, reads_back
 
 UNKNOWN: Any = "W_K"
