@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from language import N_POS, SHAPES, shaped
-from mnemoscope.analyses.ablation.removal import ablate
+from mnemoscope.analyses.ablation import ablate
 from mnemoscope.analyses.attribution.direct import logit_attribution
 from mnemoscope.analyses.patching.activations import patch
 from mnemoscope.analyses.patching.edge_attribution import attribute_edges

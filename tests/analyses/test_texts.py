@@ -9,7 +9,7 @@ import torch
 import xarray as xr
 
 import mnemoscope as ms
-from mnemoscope.analyses.ablation.targets import positions
+from mnemoscope.analyses.ablation import positions
 from mnemoscope.core.patterns import previous
 from tests.language_models import KINDS, save, tokenizer
 

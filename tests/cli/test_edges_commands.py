@@ -9,9 +9,9 @@ import pytest
 import xarray as xr
 
 from mnemoscope import analyses
-from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.patching.activations import effects
 from mnemoscope.analyses.patching.edges import patch_edges
+from mnemoscope.analyses.roles import last_roles
 from mnemoscope.analyses.shapley.against_removal import removal_agreement
 from mnemoscope.cli import main
 from mnemoscope.core.pairs import PromptPairs

@@ -9,7 +9,7 @@ from mnemoscope.analyses.patching.approximation import approximation
 from mnemoscope.analyses.patching.edge_attribution import attribute_edges, integrate_edges
 from mnemoscope.analyses.patching.edge_roles import edges_of_seeds
 from mnemoscope.analyses.patching.edges import patch_edges
-from mnemoscope.analyses.stacking import along
+from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.records import edges
@@ -38,7 +38,7 @@ def swept(analyse) -> xr.Dataset:
         rows = mask.any(1)
         pairs = PromptPairs.from_task(TASK, batch.select(rows), kind="move_repeat").read_at(mask[rows])
         found[seed] = analyse(pairs)
-    return along("seed", found)
+    return concatenate("seed", found)
 
 
 def seeds_of_one() -> xr.DataArray:

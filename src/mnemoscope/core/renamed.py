@@ -24,6 +24,9 @@ OLD_NAMES: Mapping[str, str] = {
             "remapped_copy",
         )
     },
+    "mnemoscope.analyses.along": "mnemoscope.analyses.concatenate",
+    "mnemoscope.analyses.called": "mnemoscope.analyses.rename_heads",
+    "mnemoscope.analyses.named_in": "mnemoscope.analyses.roles_of",
     "mnemoscope.analyses.patterns_of_sequences": "mnemoscope.analyses.named_patterns",
     "mnemoscope.judging": "mnemoscope.claims",
     "mnemoscope.sweeps": "mnemoscope.run",

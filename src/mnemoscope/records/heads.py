@@ -50,7 +50,7 @@ def measure(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
     results = ms.analyses.read_heads(run.hooked(options.step), task, batch, tolerance=tolerance, seed=seed)
     named = ms.analyses.last_roles(run)
     joint, paths = results.pop("joint"), results.pop("paths")
-    names = [ms.analyses.called(str(name), named) for name in paths.get("path", xr.DataArray([])).values]
+    names = [ms.analyses.rename_heads(str(name), named) for name in paths.get("path", xr.DataArray([])).values]
     return {
         "joint": joint.assign(n_replaced=joint.attrs["n_replaced"]),
         "paths": paths.assign_coords(path=names) if names else paths,

@@ -2,8 +2,8 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.ablation.dissociation import dissociation
-from mnemoscope.analyses.ablation.removal import ablate
+from mnemoscope.analyses.ablation import ablate
+from mnemoscope.analyses.dissociation import dissociation
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.analyses.shapley.against_removal import removal_agreement
 from mnemoscope.analyses.shapley.game import coalitions, pairs

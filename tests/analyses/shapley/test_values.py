@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.ablation.removal import ablate, removal
-from mnemoscope.analyses.ablation.targets import by_role, heads_and_mlps, positions
+from mnemoscope.analyses.ablation import ablate, heads_and_mlps, positions, removal
 from mnemoscope.analyses.forward import normalised
 from mnemoscope.analyses.shapley.play import play_of
 from mnemoscope.analyses.shapley.values import shapley

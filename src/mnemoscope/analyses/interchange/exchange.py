@@ -27,7 +27,7 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.ablation.targets import heads_and_mlps
+from mnemoscope.analyses.ablation import heads_and_mlps
 from mnemoscope.analyses.forward import check_fits, normalised
 from mnemoscope.analyses.interchange.counterfactuals import OVER, Counterfactuals, arbitrary, counterfactuals
 from mnemoscope.core.batch import Batch

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from mnemoscope.analyses.ablation.removal import Removal
+from mnemoscope.analyses.ablation import Removal
 from mnemoscope.analyses.neurons.activity import family, neuron_activity, selectivity
 from mnemoscope.analyses.neurons.effects import N_ERRORS, group_effects, neuron_effects
 from mnemoscope.analyses.neurons.key_value_agreement import neuron_agreement

@@ -25,7 +25,7 @@ import xarray as xr
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.ablation.removal import Removal
+from mnemoscope.analyses.ablation import Removal
 from mnemoscope.analyses.neurons.effects import CRITERION, METRICS, Bench, bench, measurable, without
 from mnemoscope.analyses.neurons.keys_values import mlp_block
 from mnemoscope.core.batch import Batch

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 import xarray as xr
 
-from mnemoscope.analyses.roles import HEAD, called
-from mnemoscope.analyses.stacking import along
+from mnemoscope.analyses.roles import HEAD, rename_heads
+from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import EMBEDDINGS
 
@@ -42,11 +42,11 @@ def edges_by_role(result: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
     known = [i for i, place in enumerate(places) if all(end in named or not HEAD.fullmatch(end) for end in place)]
     result = result.isel(edge=sorted(known, key=lambda i: _order(places[i], list(named))))
     labels = result.edge.values.tolist()
-    names = {end: [called(str(name), named) for name in result[end].values] for end in ("writer", "reader")}
+    names = {end: [rename_heads(str(name), named) for name in result[end].values] for end in ("writer", "reader")}
     return result.assign_coords(
         {
             "component": ("edge", labels),
-            "edge": [called(label, named) for label in labels],
+            "edge": [rename_heads(label, named) for label in labels],
             **{end: ("edge", of_end) for end, of_end in names.items()},
         }
     )
@@ -89,4 +89,4 @@ def edges_of_seeds(result: xr.Dataset, component: xr.DataArray) -> xr.Dataset:
     bare = {seed: found.drop_vars(_ENDS) for seed, found in each.items()}
     there = {seed: found.reindex(edge=order, fill_value={"component": ""}) for seed, found in bare.items()}
     names = {end: ("edge", [ends[label][i] for label in order]) for i, end in enumerate(_ENDS)}
-    return along("seed", there).assign_coords(names)
+    return concatenate("seed", there).assign_coords(names)

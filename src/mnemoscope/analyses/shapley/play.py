@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.ablation.removal import Removal, removal
+from mnemoscope.analyses.ablation import Removal, removal
 from mnemoscope.analyses.forward import answer_scores
 from mnemoscope.analyses.shapley.game import Play
 from mnemoscope.core.batch import Batch

@@ -24,9 +24,8 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.ablation.dissociation import Z
-from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal
-from mnemoscope.analyses.ablation.targets import heads_and_mlps, labels
+from mnemoscope.analyses.ablation import REPLACEMENTS, Removal, heads_and_mlps, labels
+from mnemoscope.analyses.dissociation import Z
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.shapley.game import MAX_EXACT, Play, exact, n_played, pairs, samples, spread
 from mnemoscope.analyses.shapley.play import METRICS, play_of
