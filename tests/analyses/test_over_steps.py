@@ -6,7 +6,7 @@ import xarray as xr
 
 from mnemoscope.analyses.attention import patterns
 from mnemoscope.analyses.roles import ablate_by_role, last_roles
-from mnemoscope.analyses.stacking import along_seed, over_steps
+from mnemoscope.analyses.stacking import along_seed, over_runs, over_steps
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run, create_run
 from mnemoscope.run.local import analyse_many
@@ -100,7 +100,7 @@ def test_runs_one_by_one_and_by_several_processes(tiny, tmp_path):
     (tmp_path / "other" / "checkpoints").mkdir()
     for source, target in ((60, 0), (0, 30)):
         other.checkpoint_path(target).write_bytes(tiny.checkpoint_path(source).read_bytes())
-    result = along_seed([tiny, other], map(curve, [tiny, other]))
+    result = over_runs([tiny, other], curve)
     assert (result.dims, result.seed.values.tolist()) == (("seed", "step", "skill"), [0, 1])
     xr.testing.assert_equal(result.sel(seed=1, step=0, drop=True), accuracy(tiny.model(60)))
     xr.testing.assert_identical(along_seed([tiny, other], analyse_many([tiny, other], curve)), result)

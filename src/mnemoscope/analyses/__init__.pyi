@@ -44,8 +44,8 @@ from .discovery.searches import top_n as top_n
 from .discovery.setting import Setting as Setting
 from .discovery.setting import circuit as circuit
 from .discovery.setting import nodes as nodes
-from .dissociation import dissociation as dissociation
-from .dissociation import dissociation_margins as dissociation_margins
+from .dissociation_tables import dissociation as dissociation
+from .dissociation_tables import dissociation_margins as dissociation_margins
 from .evaluation import ALL as ALL
 from .evaluation import accuracy_by_skill as accuracy_by_skill
 from .evaluation import evaluate_splits as evaluate_splits
@@ -119,6 +119,7 @@ from .roles import with_roles as with_roles
 from .shapley.against_removal import removal_agreement as removal_agreement
 from .stacking import along_seed as along_seed
 from .stacking import concatenate as concatenate
+from .stacking import over_runs as over_runs
 from .stacking import over_seeds as over_seeds
 from .stacking import over_steps as over_steps
 from .stacking import side_by_side as side_by_side

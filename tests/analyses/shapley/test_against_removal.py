@@ -3,7 +3,7 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.ablation import ablate
-from mnemoscope.analyses.dissociation import dissociation
+from mnemoscope.analyses.dissociation_tables import dissociation
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.analyses.shapley.against_removal import removal_agreement
 from mnemoscope.analyses.shapley.game import coalitions, pairs

@@ -21,7 +21,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from mnemoscope.analyses.dissociation import LEARNED, MARGIN, Z, dissociation
+from mnemoscope.analyses.dissociation_tables import LEARNED, MARGIN, Z, dissociation
 from mnemoscope.analyses.neurons.effects import MIN_CARRIED, N_ERRORS
 from mnemoscope.core.errors import InputError, in_range
 

@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.analyses.ablation import REPLACEMENTS, Removal, heads_and_mlps, labels
-from mnemoscope.analyses.dissociation import Z
+from mnemoscope.analyses.dissociation_tables import Z
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.shapley.game import MAX_EXACT, Play, exact, n_played, pairs, samples, spread
 from mnemoscope.analyses.shapley.play import METRICS, play_of
