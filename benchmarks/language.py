@@ -14,7 +14,7 @@ import torch
 from transformer_lens import patching
 
 from mnemoscope.analyses import head_scores, repeated_tokens
-from mnemoscope.analyses.ablation.removal import ablate
+from mnemoscope.analyses.ablation import ablate
 from mnemoscope.analyses.patching import patch
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.metrics import LOGIT_DIFF, at_target

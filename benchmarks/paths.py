@@ -2,8 +2,8 @@
 
 from statistics import median
 
-from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, LATER, Grain, paths, removed, without
-from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Assignment, bench
+from mnemoscope.analyses.attention_replacement.losses import Assignment, bench
+from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, LATER, Grain, paths, remove_paths, without
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.intervention import SetPattern
 from mnemoscope.core.patterns import checked_pattern, identity, one_hot, previous, uniform, with_fallback
@@ -52,12 +52,12 @@ class Ours:
     """All paths taken out, a pair of intact runs a layer included; a trial is a unit."""
 
     def __init__(self, model: HookedTransformer, batch: Batch, by: Grain):
-        self.at, self.assigned = bench(model, batch, None, tolerance=TOLERANCE), mechanisms()
+        self.at, self.assigned = bench(model, batch, None), mechanisms()
         self.by: Grain = by
         self.n_trials = float(len(LATER) * self._n_patterns())
 
     def __call__(self) -> float:
-        removed(self.at, self.assigned, None, self.by, FALLBACKS)
+        remove_paths(self.at, self.assigned, None, self.by, FALLBACKS)
         return self.n_trials
 
     def _n_patterns(self) -> int:

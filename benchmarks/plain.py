@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from language import N_POS, SHAPES, shaped
-from mnemoscope.analyses.ablation.removal import ablate
+from mnemoscope.analyses.ablation import ablate
 from mnemoscope.analyses.attribution import logit_attribution
 from mnemoscope.analyses.estimates import attribute_edges
 from mnemoscope.analyses.patching import patch

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mnemoscope.analyses import learned_skills
+from mnemoscope.analyses import evaluation
 from mnemoscope.claims.measuring import Call, OfPlant, OfRun, do
 from mnemoscope.core.presets import preset
 from mnemoscope.models.building import build
@@ -22,8 +22,8 @@ from tests.systems.in_context_bigrams.analyses.test_evaluation import TASK as IN
 
 LOOKUP = small_spec("v3", changes={"task.n_values": 4}).task.for_seed(0)
 MEASURES = {
-    "skills": lambda subject: learned_skills.learned(subject),
-    "evaluation": lambda subject: learned_skills.evaluated(subject),
+    "skills": lambda subject: evaluation.learned(subject),
+    "evaluation": lambda subject: evaluation.evaluated(subject),
     "attention by role": lambda subject: attention_by_role(subject),
     "paths": lambda subject: memory.without_paths(subject),
 }

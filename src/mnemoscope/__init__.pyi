@@ -6,15 +6,15 @@ from . import models as models
 from . import records as records
 from . import report as report
 from . import run as run
-from .analyses.ablation.removal import ablate as ablate
+from .analyses.ablation import ablate as ablate
 from .analyses.attribution import logit_attribution as logit_attribution
 from .analyses.evaluation import evaluate as evaluate
 from .analyses.patching import patch as patch
 from .analyses.patching import patch_edges as patch_edges
+from .analyses.predictions import predict as predict
 from .analyses.probes import probe as probe
 from .analyses.residual import logit_lens as logit_lens
 from .analyses.shapley import shapley as shapley
-from .analyses.top_tokens import predict as predict
 from .claims.claim import CLAIMS as CLAIMS
 from .claims.claim import Claim as Claim
 from .claims.claim import Control as Control

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses import attention_by_mechanism, compare_predictions, named_patterns, patterns_of_sequences
+from mnemoscope.analyses import attention_by_mechanism, compare_predictions, named_patterns
 from mnemoscope.core.patterns import earlier
 from tests.analyses.conftest import checked, unlabelled
 from tests.support import random_model, seeded, small_spec
@@ -24,7 +24,7 @@ def test_axes_without_labels_are_found_in_whatever_is_returned():
     assert checked(lambda given: given)(bare) is bare, "what was given without labels needs none"
 
 
-@pytest.mark.parametrize("found", [named_patterns(MODEL, BATCH), patterns_of_sequences(MODEL, BATCH)])
+@pytest.mark.parametrize("found", [named_patterns(MODEL, BATCH), named_patterns(MODEL, BATCH, "abcdefghijklmnop")])
 def test_patterns_that_are_selected_keep_their_numbers(found):
     some = found.isel(layer=[2], head=[1], example=[3, 4], query=slice(2, None))
     assert {axis: some[axis].values.tolist() for axis in ("layer", "head", "example")} == {

@@ -3,8 +3,7 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.ablation.head_roles import choose_roles
-from mnemoscope.analyses.roles import by_role, with_roles
+from mnemoscope.analyses.roles import by_role, choose_roles, with_roles
 from mnemoscope.core.errors import InputError
 from tests.support import random_model, seeded, small_spec
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mnemoscope.analyses.dynamics.trajectories import over_steps
-from mnemoscope.analyses.evaluation import skill_trajectory
+from mnemoscope.analyses.comparison import skill_trajectory
+from mnemoscope.analyses.stacking import over_steps
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import Predictor, global_generators_untouched, random_model
 

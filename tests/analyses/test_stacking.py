@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.stacking import along, along_seed, side_by_side
+from mnemoscope.analyses.stacking import along_seed, concatenate, side_by_side
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run
 from tests.support import small_spec
@@ -23,7 +23,7 @@ def runs(*seeds: int, preset: str = "v3"):
 
 
 def test_along_a_dimension():
-    together = along("step", {0: result(1.0, step_seen=0), 50: result(3.0, component="L0H1", step_seen=50)})
+    together = concatenate("step", {0: result(1.0, step_seen=0), 50: result(3.0, component="L0H1", step_seen=50)})
     assert together.step.values.tolist() == [0, 50]
     assert together.cost.sel(role="other head").values.tolist() == [2, 6]
     assert together.floor.dims == ("step",)
@@ -32,11 +32,11 @@ def test_along_a_dimension():
 
 
 def test_coordinates_in_common_stay_without_the_dimension():
-    assert along("step", {0: result(1.0), 50: result(2.0)}).component.dims == ("role",)
+    assert concatenate("step", {0: result(1.0), 50: result(2.0)}).component.dims == ("role",)
 
 
 def test_an_array_stays_an_array():
-    together = along("step", {1: result(1.0).cost, 2: result(2.0).cost})
+    together = concatenate("step", {1: result(1.0).cost, 2: result(2.0).cost})
     assert isinstance(together, xr.DataArray)
     assert together.dims == ("step", "role")
     assert together.name == "cost"
@@ -54,17 +54,17 @@ def test_an_array_stays_an_array():
 )
 def test_results_that_differ_are_refused(other, message):
     with pytest.raises(InputError, match=message):
-        along("step", {0: result(1.0), 1: other})
+        concatenate("step", {0: result(1.0), 1: other})
 
 
 def test_nothing_is_refused():
     with pytest.raises(InputError, match="at least one"):
-        along("step", {})
+        concatenate("step", {})
 
 
 def test_what_is_no_labelled_result_is_refused(as_installed):
     with pytest.raises(InputError, match="step 0 must be a Dataset or DataArray; got float"):
-        along("step", {0: 0.5})
+        concatenate("step", {0: 0.5})
 
 
 def test_along_seed():
@@ -88,7 +88,7 @@ def test_unlike_runs_are_not_concatenated():
 
 
 def test_runs_with_other_steps_say_what_to_do():
-    longer, shorter = (along("step", {step: result(1.0) for step in steps}) for steps in ((0, 10, 30), (0, 10)))
+    longer, shorter = (concatenate("step", {step: result(1.0) for step in steps}) for steps in ((0, 10, 30), (0, 10)))
     with pytest.raises(InputError, match=r"seed 0 and seed 1 .*step; got .*choose steps that all runs have"):
         along_seed(runs(0, 1), [longer, shorter])
 

@@ -9,7 +9,7 @@ import torch
 import xarray as xr
 
 import mnemoscope as ms
-from mnemoscope.analyses.ablation.targets import positions
+from mnemoscope.analyses.ablation import positions
 from mnemoscope.core.patterns import previous
 from tests.language_models import KINDS, save, tokenizer
 
@@ -90,7 +90,7 @@ def test_heads_and_probes_say_what_stands_where(model):
 
 
 def test_a_view_shows_tokens_and_no_padding(model):
-    found = analyses.patterns_of_sequences(model, RAGGED)
+    found = analyses.named_patterns(model, RAGGED)
     assert found.token.values.tolist() == RAGGED.symbols
     page = ms.report.Page("attention", "of texts")
     ms.report.attention_view(page, found.isel(example=-1), "of the last, shorter prompt")

@@ -57,7 +57,7 @@ ANALYSES = {
     "logit_attribution": lambda model: ms.logit_attribution(model, BATCH),
     "probe": lambda m: ms.probe(m, PARITY, "parity", sites=[ms.Site(kind="resid_post", layer=1)], n_shuffles=1),
     "patterns": lambda model: analyses.patterns(model, BATCH),
-    "patterns_of_sequences": lambda model: analyses.patterns_of_sequences(model, BATCH),
+    "named_patterns": lambda model: analyses.named_patterns(model, BATCH),
     "layer_attention": lambda model: analyses.layer_attention(model, 1, BATCH),
     "repeated tokens": lambda m: analyses.head_scores(m, analyses.repeated_tokens(m, n=2, length=6)),
 }

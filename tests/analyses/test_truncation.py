@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mnemoscope.analyses.token_scores import skill_targets
+from mnemoscope.analyses.predictions import skill_targets
 from mnemoscope.analyses.truncation import last_mlp, truncate
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError

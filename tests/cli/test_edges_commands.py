@@ -9,8 +9,8 @@ import pytest
 import xarray as xr
 
 from mnemoscope import analyses
-from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.patching import effects, patch_edges
+from mnemoscope.analyses.roles import last_roles
 from mnemoscope.analyses.shapley import removal_agreement
 from mnemoscope.cli import main
 from mnemoscope.core.pairs import PromptPairs

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 import torch
 
-from mnemoscope.analyses.ablation.removal import ablate
+from mnemoscope.analyses.ablation import ablate
 from mnemoscope.analyses.evaluation import evaluate_splits
 from mnemoscope.claims.claim import CLAIMS
 from mnemoscope.cli.parse import parse_changes, parse_seeds, read_config

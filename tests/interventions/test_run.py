@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mnemoscope.analyses.ablation.targets import components
+from mnemoscope.analyses.ablation import components
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import (

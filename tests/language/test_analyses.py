@@ -98,7 +98,7 @@ def test_heads_chosen_for_induction_are_needed_for_copying(model, repeated, indu
 
 def test_a_page_shows_where_the_induction_heads_look(model, induction_heads):
     batch = ms.prompts(model.tokenizer, "one two three four one two three")
-    found = analyses.patterns_of_sequences(model, batch).isel(example=0)
+    found = analyses.named_patterns(model, batch).isel(example=0)
     assert np.allclose(found.pattern.sum("key"), 1, atol=1e-5)
     layer, head = induction_heads[0]
     after = batch.symbols[0].index(" four")

@@ -6,7 +6,7 @@ import xarray as xr
 
 from mnemoscope.analyses.estimates import approximation, attribute_edges, integrate_edges
 from mnemoscope.analyses.patching import edges_of_seeds, effects, patch_edges
-from mnemoscope.analyses.stacking import along
+from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.interventions.graph import model_edges
 from mnemoscope.records import edges
@@ -35,7 +35,7 @@ def swept(analyse) -> xr.Dataset:
         rows = mask.any(1)
         pairs = PromptPairs.from_task(TASK, batch.select(rows), kind="move_repeat").read_at(mask[rows])
         found[seed] = analyse(pairs)
-    return along("seed", found)
+    return concatenate("seed", found)
 
 
 def seeds_of_one() -> xr.DataArray:

@@ -4,7 +4,7 @@ import xarray as xr
 
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.analyses.shapley import removal_agreement, shapley
-from mnemoscope.analyses.stacking import along
+from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.records.shapley import (
     COMPARED,
     agreement_tables,
@@ -27,7 +27,7 @@ def measured(*models, named=None) -> xr.Dataset:
     """Values of constructed models as if they were seeds."""
     batch = TASK.monitor(60, split="test", generator=seeded())
     given = {"skills": TASK.skills(batch), "reference": TASK.monitor(60, split="test", generator=seeded(1))}
-    return along("seed", {i: by_role(shapley(model, batch, **given), NAMED) for i, model in enumerate(models)})
+    return concatenate("seed", {i: by_role(shapley(model, batch, **given), NAMED) for i, model in enumerate(models)})
 
 
 @pytest.fixture(scope="module")

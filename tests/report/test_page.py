@@ -12,7 +12,7 @@ import xarray as xr
 
 import mnemoscope as ms
 from mnemoscope import Batch
-from mnemoscope.analyses import patterns_of_sequences, with_roles
+from mnemoscope.analyses import named_patterns, with_roles
 from mnemoscope.report.page import Page, attention_view
 from tests.support import random_model
 
@@ -136,7 +136,7 @@ def test_heads_of_a_view_are_called_as_the_example_says():
 def test_heads_of_a_view_keep_their_numbers_where_some_are_selected(layer, head, names):
     tokens = torch.arange(6)[None]
     batch = Batch(inputs=tokens, targets=tokens, scored=torch.ones(1, 6, dtype=torch.bool))
-    found = with_roles(patterns_of_sequences(random_model(n_layers=3), batch), {"L2H1": "copy"})
+    found = with_roles(named_patterns(random_model(n_layers=3), batch), {"L2H1": "copy"})
     page = Page("x")
     attention_view(page, found.isel(example=0, layer=layer, head=head), "caption")
     assert f'"attentionHeadNames": {json.dumps(names)}' in page.html()

@@ -1,26 +1,76 @@
-"""Attention patterns: of every head with the names of the tokens, and of one layer to measure on.
+"""Attention of heads: patterns with names for a view, shares by mechanism, and the usual scores.
 
-Patterns are correlational: where a head looks is not yet what it contributes; that takes an intervention.
+*Shares* (`attention_by_mechanism`). For every head, query and subgroup of the sequences, and every mechanism with the
+keys S that it attends to:
+
+- `share`: the attention on S, over the sequences in which the mechanism says something. Shares overlap.
+- `exclusive`: each key counts for the first mechanism of the list that attends to it; what no mechanism attends to is
+  `other`. Over all sequences of the subgroup, so that the parts add up to one.
+- `overlap`: sum over keys of min(attention, mechanism); 1 only if the head attends as the mechanism says. It is
+  smaller than the share where the weights on S are not even.
+- `even_share`: the share that attention even over all keys would have: what a share is to be compared with.
+
+A sequence consists of slots of `period` positions. The dependence of a share on the slot is its range and standard
+deviation over the slots that have the mechanism, for each place in the slot; the first query, which has one key only,
+is left out.
+
+*The usual scores* (`head_scores`) say how much of its attention a head gives to what its name says: mean attention,
+over all queries but the first that have such keys, to the query itself (`self`), the first token, the previous token,
+earlier occurrences of the query's token (`duplicate token`), and the tokens after them (`induction`; Olsson et al.
+2022, "In-context learning and induction heads"). They are the shares of `attention_by_mechanism`, without the query.
+`even` is what attention even over all keys would score. The first two kinds of repetition have to occur:
+`repeated_tokens` gives random tokens shown twice, the sequences on which these scores are usually read; there nothing
+but the repetition can be predicted.
+
+*Does not show* what a head contributes: patterns are correlational, and attention to a key need not use it. What a
+mechanism is worth is measured by putting it in the head's place (`attention_replacement`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
 
+import numpy as np
 import torch
 import xarray as xr
-from jaxtyping import Float
+from einops import rearrange
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import CHUNK, Batch
-from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.patterns import (
+    Mechanism,
+    after_earlier_same,
+    check_names,
+    checked_pattern,
+    earlier_same,
+    first,
+    identity,
+    previous,
+)
 from mnemoscope.core.protocols import HookedModel, evaluation_mode, has_linear_attention, is_hooked
+from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.reading import observe_run, pick_nothing, unembedding
 
 MAX_BYTES = 2**28
 """For the patterns of one layer, unless another bound is given."""
+OTHER = "other"
+Subgroups = Mapping[str, Bool[Tensor, " batch"]]
+
+BY_QUERY = ("subgroup", "layer", "head", "query")
+MEASURES: dict[str, str] = {"share": "mechanism", "overlap": "mechanism", "exclusive": "part", "mean_pattern": "key"}
+"""The measures, each to the dimension that it has besides `BY_QUERY`."""
+
+SCORES = {
+    "self": identity(),
+    "first token": first(),
+    "previous token": previous(),
+    "duplicate token": earlier_same(),
+    "induction": after_earlier_same(),
+}
+"""The mechanisms behind the usual scores."""
 
 
 @torch.no_grad()
@@ -31,35 +81,33 @@ def patterns(model: HookedModel, batch: Batch) -> Float[Tensor, "batch layer hea
     return torch.stack([cache[f"blocks.{layer}.attn.hook_pattern"] for layer in range(model.cfg.n_layers)], 1)
 
 
-def patterns_of_sequences(model: HookedModel, batch: Batch, symbols: Sequence[str] | None = None) -> xr.Dataset:
-    """The attention of every head on each sequence of a batch, of any task.
+def named_patterns(
+    model: HookedModel, batch: Batch, names: Sequence[str] | Sequence[Sequence[str]] | None = None
+) -> xr.Dataset:
+    """The attention of every head on each sequence of a batch, of any task, with names for a view.
 
-    `symbols` name the tokens; without them the batch does. Raises InputError where the model is too small for it.
+    `names` are those of all tokens, or of the entries of every sequence; without them tokens are named by the batch,
+    and vectors by their positions. Raises InputError where the model does not fit the batch.
 
     Returns:
         `pattern` over (example, layer, head, query, key) and `token` over (example, key), such as `x2=4` where
         positions have names; all of these are numbered. `n_tokens` over example: how many of them are no padding.
     """
-    check_fits(model, batch)
-    if symbols is None:
-        return named_patterns(model, batch, batch.symbols)
-    return named_patterns(model, batch, [[str(symbols[token]) for token in row] for row in batch.inputs.tolist()])
-
-
-def named_patterns(model: HookedModel, batch: Batch, names: Sequence[Sequence[str]] | None = None) -> xr.Dataset:
-    """The same for sequences that may be of vectors; without `names`, only positions are named.
-
-    Raises InputError where the model does not fit the batch.
-    """
     check_fits(model, batch, vectors=True)
     where = range(batch.inputs.shape[1])
-    called = list(batch.positions[: len(where)])
+    places = list(batch.positions[: len(where)])
     if names is None:
-        tokens = [called or [str(pos) for pos in where]] * len(batch)
-    elif called:
-        tokens = [[f"{position}={name}" for position, name in zip(called, row, strict=True)] for row in names]
+        rows = None if batch.has_vectors else batch.symbols
+    elif isinstance(names[0], str):
+        rows = [[str(names[token]) for token in row] for row in batch.inputs.tolist()]
     else:
-        tokens = [list(row) for row in names]
+        rows = names
+    if rows is None:
+        tokens = [places or [str(pos) for pos in where]] * len(batch)
+    elif places:
+        tokens = [[f"{place}={name}" for place, name in zip(places, row, strict=True)] for row in rows]
+    else:
+        tokens = [list(row) for row in rows]
     own = {"example": range(len(batch)), "layer": range(model.cfg.n_layers), "head": range(model.cfg.n_heads)}
     return xr.Dataset(
         {
@@ -122,11 +170,221 @@ def each_layer(
 
         taken = {Site(kind="pattern", layer=layer).hook: partial(take, layer=layer, rows=rows) for layer in layers}
         if not observe_run(model, batch.inputs[rows], taken):
-            hooks = [(name, partial(_told, use=told)) for name, told in taken.items()]
+            hooks = [(name, lambda activation, hook, note=note: note(activation)) for name, note in taken.items()]
             with evaluation_mode(model):
                 model.run_with_hooks(batch.inputs[rows], fwd_hooks=hooks, stop_at_layer=layers[-1] + 1)
 
 
-def _told(activation: Tensor, hook: Any, *, use: Callable[[Tensor], None]) -> None:
-    """A hook that changes nothing."""
-    use(activation)
+def attention_by_mechanism(
+    model: HookedModel,
+    batch: Batch,
+    mechanisms: Sequence[Mechanism],
+    *,
+    subgroups: Subgroups | None = None,
+    period: int = 1,
+    measures: Collection[str] = tuple(MEASURES),
+) -> xr.Dataset:
+    """Shares of every head's attention by mechanism.
+
+    A key is attributed to the first of `mechanisms` that takes it where it may have one only. `subgroups` of sequences
+    are reported apart (none: `all` together). `period` is the length of a slot: 2 for pairs `x1 y1 x2 y2 ...`. Each of
+    the four `measures` costs about as much as the others.
+
+    Returns:
+        `share` and `overlap` over (subgroup, layer, head, query, mechanism), NaN where the mechanism never says
+        anything; `exclusive` over (..., query, part), the parts being the mechanisms and `other`; `mean_pattern`
+        over (..., query, key); over (subgroup, query, mechanism) `even_share`, and `said`: in which share of the
+        sequences the mechanism says something. With `share`, its `slot_range` and `slot_sd` over (subgroup, layer,
+        head, place, mechanism), NaN with fewer than two slots. Queries have coordinates `slot` (from 1) and
+        `query_place` (from 0).
+
+    Raises:
+        InputError: A mechanism's pattern could not be attention, two share a name, one is called `other`, a subgroup
+            is empty, there is no such measure, the model is too small for the batch, or attention is NaN.
+    """
+    check_fits(model, batch, vectors=True)
+    if batch.ragged:
+        raise InputError("shares of attention are means over queries; the batch is padded: take texts of one length")
+    check_names(mechanisms)
+    names = [mechanism.name for mechanism in mechanisms]
+    if OTHER in names:
+        raise InputError(f"a mechanism must not be called {OTHER!r}, the name of what is left over; rename it")
+    for measure in measures:
+        one_of("a measure of attention", measure, MEASURES)
+    n_pos = batch.inputs.shape[1]
+    in_range("period", period, 1, n_pos)
+    groups = _groups(batch, subgroups)
+    patterns = [checked_pattern(mechanism, batch) for mechanism in mechanisms]
+    keys = torch.stack([pattern > 0 for pattern in patterns])
+    sums: dict[int, dict[str, Tensor]] = {}
+
+    def add(layer: int, rows: slice, attention: Float[Tensor, "rows head_index query key"]) -> None:
+        said = [pattern[rows] for pattern in patterns]
+        in_group = torch.stack([mask[rows] for mask in groups.values()]).to(attention)
+        found = _sums(attention, said, keys[:, rows].to(attention.device), in_group, measures)
+        total = sums.setdefault(layer, {})
+        total |= {name: total[name] + value if name in total else value for name, value in found.items()}
+
+    each_layer(model, batch, add)
+    n_each = [_numbers(keys[:, mask]) for mask in groups.values()]
+    arrays = {name: _means([sums[layer] for layer in sorted(sums)], n_each, name) for name in measures}
+    expected = [_expected(keys[:, mask]) for mask in groups.values()]
+    place, said_over = np.arange(n_pos) % period, ("subgroup", "query", "mechanism")
+    dependence = slot_dependence(arrays["share"][..., 1:, :], place[1:]) if "share" in arrays and n_pos > 1 else {}
+    return xr.Dataset(
+        {
+            **{name: ((*BY_QUERY, MEASURES[name]), values) for name, values in arrays.items()},
+            **{n: (said_over, torch.stack([group[n] for group in expected]).cpu().numpy()) for n in expected[0]},
+            **{name: ((*BY_QUERY[:3], "place", "mechanism"), values) for name, values in dependence.items()},
+        },
+        coords={
+            "subgroup": list(groups),
+            "layer": list(range(model.cfg.n_layers)),
+            "head": list(range(model.cfg.n_heads)),
+            "query": range(n_pos),
+            **({"key": range(n_pos)} if "mean_pattern" in arrays else {}),
+            "mechanism": names,
+            "part": [*names, OTHER],
+            "slot": ("query", np.arange(n_pos) // period + 1),
+            "query_place": ("query", place),
+            "place": np.unique(place[1:]),
+            **batch.labels(query=range(n_pos), **({"key": range(n_pos)} if "mean_pattern" in measures else {})),
+        },
+        attrs={"unit": "share of attention", "n": len(batch), "period": period, "weights": "unprocessed"},
+    )
+
+
+def slot_dependence(
+    share: Float[np.ndarray, "subgroup layer head query mechanism"], place: Int[np.ndarray, " query"]
+) -> dict[str, Float[np.ndarray, "subgroup layer head place mechanism"]]:
+    """Range and standard deviation of a share over the slots, for each place in the slot; NaN with fewer than two."""
+    parts: dict[str, list[np.ndarray]] = {"slot_range": [], "slot_sd": []}
+    for each in np.unique(place):
+        slots = share[:, :, :, place == each]
+        enough = (~np.isnan(slots)).sum(3) > 1
+        slots = np.where(enough[:, :, :, None], slots, 0)  # NumPy warns of what is NaN throughout
+        parts["slot_range"].append(np.where(enough, np.nanmax(slots, 3) - np.nanmin(slots, 3), np.nan))
+        parts["slot_sd"].append(np.where(enough, np.nanstd(slots, 3), np.nan))
+    return {name: np.stack(values, 3) for name, values in parts.items()}
+
+
+def _groups(batch: Batch, subgroups: Subgroups | None) -> dict[str, Bool[Tensor, " batch"]]:
+    if subgroups is None:
+        return {"all": torch.ones_like(batch.scored[:, 0])}
+    for name, mask in subgroups.items():
+        if not mask.any():
+            raise InputError(f"subgroup {name} has no sequence in the batch; take more prompts or leave it out")
+    return dict(subgroups)
+
+
+def _sums(
+    attention: Float[Tensor, "batch head_index query key"],
+    patterns: Sequence[Float[Tensor, "batch query key"]],
+    keys: Bool[Tensor, "mechanism batch query key"],
+    groups: Float[Tensor, "subgroup batch"],
+    measures: Collection[str],
+) -> dict[str, Float[Tensor, "subgroup head_index query value"]]:
+    """The attention of one layer's heads, added up over the sequences of each subgroup."""
+    result = {}
+    if "share" in measures:
+        result["share"] = _on(attention, keys)
+    if "overlap" in measures:
+        agreed = [torch.minimum(attention, rows.nan_to_num()[:, None]).sum(-1) for rows in patterns]
+        result["overlap"] = torch.stack(agreed, -1) * rearrange(keys.any(-1), "m batch query -> batch 1 query m")
+    if "exclusive" in measures:
+        first = keys & (keys.cumsum(0) == 1)
+        result["exclusive"] = _on(attention, torch.cat((first, ~keys.any(0, keepdim=True))))
+    if "mean_pattern" in measures:
+        result["mean_pattern"] = attention
+    return {name: torch.tensordot(groups, value, dims=1) for name, value in result.items()}
+
+
+def _numbers(keys: Bool[Tensor, "mechanism batch query key"]) -> dict[str, Tensor]:
+    """The number of sequences that each sum is divided by."""
+    said, everywhere = keys.any(-1).sum(1).T, torch.tensor(keys.shape[1])
+    return {"share": said, "overlap": said, "exclusive": everywhere, "mean_pattern": everywhere}
+
+
+def _on(
+    attention: Float[Tensor, "batch head_index query key"], keys: Bool[Tensor, "part batch query key"]
+) -> Float[Tensor, "batch head_index query part"]:
+    """Attention on some keys of each part."""
+    on = rearrange(attention, "batch head query key -> batch query head key") @ rearrange(
+        keys, "part batch query key -> batch query key part"
+    ).to(attention)
+    return rearrange(on, "batch query head part -> batch head query part")
+
+
+def _expected(keys: Bool[Tensor, "mechanism batch query key"]) -> dict[str, Float[Tensor, "query mechanism"]]:
+    """The quantities that do not depend on the model."""
+    said, n_keys = keys.any(-1), torch.arange(1, keys.shape[-1] + 1, device=keys.device)
+    even = (keys.sum(-1) / n_keys).double()
+    return {"even_share": (even.sum(1) / said.sum(1)).T, "said": said.double().mean(1).T}
+
+
+def _means(layers: Sequence[Mapping[str, Tensor]], n_each: Sequence[Mapping[str, Tensor]], name: str) -> np.ndarray:
+    """One measure over (subgroup, layer, ...)."""
+    groups = [
+        torch.stack([layer[name][number] for layer in layers]) / n[name].to(layers[0][name].device)
+        for number, n in enumerate(n_each)
+    ]
+    return torch.stack(groups).cpu().numpy()
+
+
+def head_scores(model: HookedModel, batch: Batch) -> xr.Dataset:
+    """The scores of every head on a batch, such as `repeated_tokens`.
+
+    Returns:
+        `score` over (score_name, layer, head), `even` over score_name: from 0 to 1. NaN where no query has such keys.
+
+    Raises:
+        InputError: The model is too small for the batch, or the batch has one position only.
+    """
+    in_range("the number of positions", batch.inputs.shape[1], 2, float("inf"))
+    shares = attention_by_mechanism(model, batch, list(SCORES.values()), measures=["share"])
+    shares = shares.isel(subgroup=0, query=slice(1, None))
+    covered = shares.said.sum("query")
+    parts = {"score": shares.share, "even": shares.even_share}
+    means = {name: (value * (shares.said / covered)).sum("query").where(covered > 0) for name, value in parts.items()}
+    result = xr.Dataset(means).drop_vars("subgroup").rename(mechanism="score_name")
+    result = result.assign_coords(score_name=list(SCORES)).transpose("score_name", ...)
+    return result.assign_attrs(unit="share of attention", n=len(batch), weights="unprocessed")
+
+
+def repeated_tokens(
+    model: HookedModel,
+    *,
+    n: int = 64,
+    length: int | None = None,
+    tokens: Sequence[int] | None = None,
+    first_token: int | None = None,
+    seed: int = 0,
+) -> Batch:
+    """Random tokens, none of them twice, and then the same ones again in the same order.
+
+    The model says how long sequences may be and which tokens there are; `tokens` restricts these. `length` is that of
+    the part that is repeated (none: as long as the model allows, up to 50). `first_token` comes before everything,
+    where the model was trained with such a token; it is not drawn. Tokens come from the seed's stream `repeated
+    tokens`.
+
+    The batch is scored where the next token is known from the first part. Raises InputError where the sequences would
+    be longer than the model reads, or where there are too few tokens.
+    """
+    pool = torch.tensor(list(range(model.cfg.d_vocab)) if tokens is None else list(tokens))
+    in_range("tokens", int(pool.min()), 0, model.cfg.d_vocab - 1)
+    in_range("tokens", int(pool.max()), 0, model.cfg.d_vocab - 1)
+    start = [] if first_token is None else [first_token]
+    pool = pool[pool != first_token] if start else pool
+    longest = min((model.cfg.n_ctx - len(start)) // 2, len(pool))
+    length = min(50, longest) if length is None else length
+    if not 2 <= length <= longest:
+        raise InputError(
+            f"length must be from 2 to {longest}, since the model reads {model.cfg.n_ctx} tokens and {len(pool)} "
+            f"tokens are drawn from; got {length}"
+        )
+    draws = torch.rand(n, len(pool), generator=generator(seed, "repeated tokens"))
+    part = pool[draws.argsort(1)[:, :length]]
+    inputs = torch.cat((torch.tensor(start).long().expand(n, -1), part, part), 1)
+    scored = torch.zeros_like(inputs, dtype=torch.bool)
+    scored[:, len(start) + length : -1] = True
+    return Batch(inputs=inputs, targets=inputs.roll(-1, 1), scored=scored)

@@ -1,7 +1,8 @@
-"""Two models, or two configurations over their seeds, asked the same.
+"""Two models, or two configurations over their seeds, beside each other.
 
-How well each skill is answered; where the likeliest answers of two models differ on the same sequences; and differences
-of labelled results whose labels need not all be there on both sides, such as the roles of unlike numbers of heads.
+How well each skill is answered, also along training; where the likeliest answers of two models differ on the same
+sequences; and differences of labelled results whose labels need not all be there on both sides, such as the roles of
+unlike numbers of heads.
 
 *Shows* by how much two models differ on a distribution. *Does not show* why: they may differ in several fields of their
 specification, and what differs between two single seeds may differ as much between two seeds of one configuration.
@@ -14,33 +15,56 @@ from torch import Tensor
 
 from mnemoscope.analyses.evaluation import ALL, evaluate
 from mnemoscope.analyses.forward import check_task, normalised, read_at
-from mnemoscope.analyses.vector_evaluation import evaluate_vectors
 from mnemoscope.core import metrics
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.numerics import difference_interval
 from mnemoscope.core.protocols import HookedModel, Task
-from mnemoscope.core.skills import Skills
+from mnemoscope.core.task import monitored
 
 OUTCOMES = ("both", "first only", "second only", "neither")
 """The places at which both models, one of them, or neither is right."""
 
 
-def tested(task: Task, batch: Batch) -> Skills:
-    """The positions of every skill of a task; of a task without skills all scored ones."""
-    return task.skills(batch) or {ALL: batch.scored}
-
-
-def skill_scores(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
+def skill_scores(model: HookedModel, task: Task, batch: Batch, *, chunk: int | None = None) -> xr.Dataset:
     """Accuracy and loss of a model where each skill is tested.
 
     Returns `accuracy` (share) and `loss` (nats) over skill; of vectors `loss` (squared error) over the parts of the
-    answer. Raises InputError where the model does not fit the batch, or predicts NaN.
+    answer. Of a task without skills all scored positions are one, `all`. `chunk` is as in `evaluate`. Raises InputError
+    where the model does not fit the batch, or predicts NaN.
     """
     if batch.has_vectors:
-        found = evaluate_vectors(model, task, batch, references=())
+        found = evaluate(model, task, batch, references=())
         return found[["loss"]].mean("pos").rename(part="skill").assign_attrs(loss_unit=batch.loss_unit, n=len(batch))
-    found = evaluate(model, task, batch, by={"skill": tested(task, batch)}, references=())
+    found = evaluate(
+        model, task, batch, by={"skill": task.skills(batch) or {ALL: batch.scored}}, references=(), chunk=chunk
+    )
     return found[["accuracy", "loss"]].assign_attrs(loss_unit=batch.loss_unit, n=len(batch))
+
+
+def skill_trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset:
+    """Accuracy and loss of every skill of one checkpoint: what is followed along the training of any task.
+
+    Prompts are those that the run was monitored on (`core.monitoring`), split `test`: all checkpoints see the same, so
+    that what differs along steps is the model. A skill whose exact predictor is right less than half of the time never
+    reaches an accuracy of one half, and one that guessing gets right half of the time has it at step 0.
+
+    The task has a split chosen; `seed` is the run's. Raises InputError where the model is too small for the task, or
+    predicts NaN.
+
+    Returns scalars `accuracy_<skill>` (share) and `loss_<skill>` (nats), float64; NaN where no position tests the
+    skill. Of a task without skills all scored positions are one, `all`. Of vectors `loss` and `loss_<part>` (squared
+    error).
+    """
+    batch = monitored(task, split="test", seed=seed)
+    found = skill_scores(model, task, batch, chunk=CHUNK)
+    whole = ALL if batch.has_vectors else None
+    scalars = {
+        f"{name}_{skill}" if skill != whole else str(name): float(values.sel(skill=skill))
+        for name, values in found.data_vars.items()
+        for skill in values.skill.values.tolist()
+    }
+    unit = batch.loss_unit if batch.has_vectors else "loss: nats; accuracy: share"
+    return xr.Dataset(scalars, attrs={"unit": unit, "n_sequences": len(batch)})
 
 
 def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
@@ -55,7 +79,7 @@ def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch:
         `share` of the places at which both are right, the first only, the second only, or neither; `same_guess` over
         skill.
     """
-    skills = tested(task, batch)
+    skills = task.skills(batch) or {ALL: batch.scored}
     where = torch.stack(list(skills.values())).any(0)
 
     def answers(logits: Float[Tensor, "place d_vocab"], targets: Int[Tensor, " place"]) -> dict[str, Tensor]:

@@ -10,6 +10,12 @@ the accuracy of its best guess (`best_accuracy`) and :math:`KL(q \| p)`. They ar
   position counts alike. Accuracy is the probability that the best guess is right, a random one of several that are
   equally good.
 
+Of vectors the loss is the mean squared error over the entries of the answer, of all of them and of each part that the
+batch names.
+
+`accuracy_by_skill`, `learned` and `evaluated` are numbers of one model on every sequence over the mappings of a split,
+so that they are exact, and are taken once for each model: every measure of a gated claim needs them again.
+
 It shows how close predictions are to a named predictor on a named distribution, and samples carry a sampling error; it
 does not show how the model computes them, nor what it does where no skill is tested. A reference that excludes what
 happens has an infinite floor; one that is undefined on some sequences is compared on the others, and is NaN where there
@@ -17,6 +23,8 @@ are none.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Literal
 
 import torch
@@ -25,17 +33,17 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from mnemoscope.analyses.forward import check_fits, check_task, normalised, scattered
-from mnemoscope.analyses.vector_evaluation import evaluate_vectors
+from mnemoscope.analyses.forward import check_fits, check_task, log_probs, normalised, predicted_vectors, scattered
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.runtime import memoize
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import means
-from mnemoscope.core.task import monitored
 from mnemoscope.engine.budget import LOG_PROBS, parts
 from mnemoscope.interventions.reading import logits_directly
+from mnemoscope.models.subjects import Subject
 
 ALL = "all"
 """The subgroup of all sequences, each with its weight under the task; the skill of all scored positions."""
@@ -78,7 +86,8 @@ def evaluate(
         share of the sequences on which the reference is defined, and on those `floor`, `best_accuracy`, `kl`,
         `mean_abs_error` and `max_abs_error`; `n` sequences per subgroup. `pos` holds the scored positions.
 
-        Of vectors: as `evaluate_vectors`, by part of the answer.
+        Of vectors: `loss` over (part, pos), the parts being `all` and those of the batch; over (reference, part, pos)
+        `floor`, the loss of the reference, and `distance`, the mean squared distance of the model from it.
 
         By skill or positions: over that dimension `accuracy`, `loss` and `n` (positions); over (reference, dimension)
         `floor`, `best_accuracy`, `kl`. NaN where there is no position. The skill `all` is every scored position.
@@ -89,14 +98,13 @@ def evaluate(
     """
     if isinstance(by, str):
         batch.check_scored()
+    names = [] if task is None else list(task.references if references is None else references)
+    for name in names:
+        one_of("a reference", name, () if task is None else task.references)
     if batch.has_vectors:
         if by != "subgroup":
             raise InputError("vectors are evaluated by part of the answer and position; leave out `by`")
-        return evaluate_vectors(model, task, batch, references=references)
-    names = [] if task is None else list(task.references if references is None else references)
-    for name in names:
-        assert task is not None
-        one_of("a reference", name, task.references)
+        return _by_part(model, task, batch, names)
     if not isinstance(by, str):
         return _by_positions(model, task, batch, names, by, chunk or SKILL_CHUNK)
     one_of("by", by, ("subgroup", "skill"))
@@ -158,6 +166,30 @@ def _by_positions(
     )
 
 
+@torch.no_grad()
+def _by_part(model: HookedModel, task: Task | None, batch: Batch, names: Sequence[str]) -> xr.Dataset:
+    outputs, targets = predicted_vectors(model, batch), batch.targets.double()
+    positions = batch.scored.any(0).nonzero()[:, 0]
+    weights = torch.ones(len(batch)) if batch.weights is None else batch.weights
+    shares = (weights.to(outputs)[:, None] * batch.scored)[:, positions]
+    slices = {ALL: slice(None), **batch.parts}
+
+    def errors(one: Tensor, other: Tensor) -> list[list[float]]:
+        each = [metrics.squared_error(one[..., part], other[..., part])[:, positions] for part in slices.values()]
+        means = [(shares * values.nan_to_num()).sum(0) / shares.sum(0) for values in each]
+        return [mean.tolist() for mean in means]
+
+    coords = {"part": list(slices), "pos": positions.tolist(), **batch.labels(pos=positions.tolist())}
+    attrs = {"loss_unit": batch.loss_unit, "n": len(batch), "task": repr(task)}
+    result = xr.Dataset({"loss": (("part", "pos"), errors(outputs, targets))}, coords=coords, attrs=attrs)
+    if not names or task is None:
+        return result
+    dims, predicted = ("reference", "part", "pos"), [task.reference(batch, name) for name in names]
+    compared = {"floor": targets, "distance": outputs}
+    beside = {name: (dims, [errors(each, other) for each in predicted]) for name, other in compared.items()}
+    return result.assign(beside).assign_coords(reference=names)
+
+
 class _Sums:
     """Weighted means (of `max_abs_error` the maximum) of values that come in chunks; NaN stays out."""
 
@@ -217,33 +249,62 @@ def evaluate_splits(
     return xr.concat(results, xr.DataArray(list(splits), dims="split", name="split")).assign_attrs(sequences=how)
 
 
-def skill_trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset:
-    """Accuracy and loss of every skill of one checkpoint: what is followed along the training of any task.
+@lru_cache(maxsize=4)
+def every_sequence(task: Task, split: str = "test") -> Batch:
+    """All sequences over the mappings of a split, kept for the next time."""
+    return task.enumerate(split=split)
 
-    Prompts are those that the run was monitored on (`core.monitoring`), split `test`: all checkpoints see the same, so
-    that what differs along steps is the model. A skill whose exact predictor is right less than half of the time never
-    reaches an accuracy of one half, and one that guessing gets right half of the time has it at step 0.
 
-    The task has a split chosen; `seed` is the run's. Raises InputError where the model is too small for the task, or
-    predicts NaN.
+@memoize
+def accuracy_by_skill(subject: Subject, *, split: str = "test") -> Mapping[str, float]:
+    """Share of right answers among all sequences of the split, by skill; NaN for a skill that none of them tests.
 
-    Returns scalars `accuracy_<skill>` (share) and `loss_<skill>` (nats), float64; NaN where no position tests the
-    skill. Of a task without skills all scored positions are one, `all`. Of vectors `loss` and `loss_<part>` (squared
-    error).
+    Raises InputError where the model is too small for the task, or the task cannot enumerate its sequences.
     """
-    batch = monitored(task, split="test", seed=seed)
-    if batch.has_vectors:
-        losses = evaluate_vectors(model, task, batch, references=()).loss.mean("pos")
-        by_part = {
-            "loss" if part == ALL else f"loss_{part}": float(losses.sel(part=part)) for part in losses.part.values
-        }
-        return xr.Dataset(by_part, attrs={"unit": batch.loss_unit, "n_sequences": len(batch)})
-    skills = task.skills(batch) or {ALL: batch.scored}
-    found = evaluate(model, task, batch, by={"skill": skills}, references=(), chunk=CHUNK)
-    scalars = {
-        f"{name}_{skill}": float(found[name].sel(skill=skill)) for name in ("accuracy", "loss") for skill in skills
-    }
-    return xr.Dataset(scalars, attrs={"unit": "loss: nats; accuracy: share", "n_sequences": len(batch)})
+    batch = every_sequence(subject.task, split)
+    skills = subject.task.skills(batch)
+    tested = torch.stack([*skills.values(), torch.zeros_like(batch.scored)]).any(0)
+    predicted = log_probs(subject.model, subject.task, batch, where=tested)
+    right = metrics.correct(predicted, batch.targets).double()
+    return MappingProxyType(dict(zip(skills, means(right, skills).tolist(), strict=True)))
+
+
+def learned(subject: Subject, skills: Sequence[str] | None = None) -> float:
+    """The smallest accuracy among some skills on unseen mappings (none given: among all), which a gate looks at."""
+    found = accuracy_by_skill(subject)
+    return float(torch.tensor([found[name] for name in (found if skills is None else skills)]).min())
+
+
+@lru_cache(maxsize=4)
+def sequences(task: Task, *, split: str = "test", subgroup: str = ALL) -> Batch:
+    """All sequences of a subgroup over the mappings of a split, kept for the next time.
+
+    Raises InputError where the task has no such subgroup, or cannot enumerate its sequences.
+    """
+    batch = every_sequence(task, split)
+    groups = task.subgroups(batch)
+    one_of("subgroup", subgroup, (ALL, *groups))
+    return batch if subgroup == ALL else batch.select(groups[subgroup])
+
+
+@memoize
+def evaluated(subject: Subject, *, split: str = "test", subgroup: str = ALL) -> xr.Dataset:
+    """The result of `evaluate` for a model on `sequences`."""
+    task = subject.task
+    batch = sequences(task, split=split, subgroup=subgroup)
+    return evaluate(subject.model, task, batch, exact=_exact(task, split, subgroup))
+
+
+@lru_cache(maxsize=4)
+def _exact(task: Task, split: str, subgroup: str) -> Mapping[str, Tensor]:
+    """The predictions of every exact predictor for `sequences`: models of one task are compared with the same."""
+    batch = sequences(task, split=split, subgroup=subgroup)
+    return {name: task.reference(batch, name) for name in task.references}
+
+
+def mean_loss(evaluation: xr.Dataset, subgroup: str = ALL) -> float:
+    """Loss of a subgroup in nats, the mean over the scored positions."""
+    return float(evaluation.loss.sel(subgroup=subgroup).mean("pos"))
 
 
 def _row_weights(batch: Batch, rows: Tensor) -> Float[Tensor, " batch"]:

@@ -34,7 +34,7 @@ case: what is so rare that no sample saw it is not in the error, and with 16 sam
 values and 81 to 84 % of the interactions were held.
 
 A part of a model that is not there is replaced, at its sites, by zeros, by its mean over a reference set or by its
-activation in another sequence of that set (`ablation.removal`). What replaces it is recorded once and is the same in
+activation in another sequence of that set (`removal`). What replaces it is recorded once and is the same in
 every coalition. Coalitions are folded into the batch: a pass takes as many of them as fit into the budget.
 """
 
@@ -48,11 +48,10 @@ from jaxtyping import Bool, Float, Int
 from scipy import stats
 from torch import Tensor
 
-from mnemoscope.analyses.ablation.removal import Removal, removal
 from mnemoscope.analyses.forward import answer_scores
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.intervention import LowRank
+from mnemoscope.core.intervention import LowRank, Removal, removal
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site

@@ -39,7 +39,7 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.ablation.targets import heads_and_mlps
+from mnemoscope.analyses.ablation import heads_and_mlps
 from mnemoscope.analyses.forward import check_fits, normalised
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.causal import CausalModel, best

@@ -41,11 +41,11 @@ import xarray as xr
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.ablation.removal import Removal
 from mnemoscope.analyses.neuron_removal import N_ERRORS, group_effects, neuron_effects, neuron_shares
 from mnemoscope.analyses.neurons import NeuronActivity, family, neuron_activity, neuron_keys, neuron_values, selectivity
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.intervention import Removal
 from mnemoscope.core.numerics import quantised
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator

@@ -41,7 +41,7 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal, removal
+from mnemoscope.analyses.ablation import REPLACEMENTS, Removal, removal
 from mnemoscope.analyses.forward import answer_scores, check_fits
 from mnemoscope.analyses.neurons import mlp_block
 from mnemoscope.core.batch import Batch, Named

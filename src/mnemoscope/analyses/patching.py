@@ -41,9 +41,10 @@ from typing import Literal, get_args
 
 import xarray as xr
 
+from mnemoscope.analyses import rename_heads
 from mnemoscope.analyses.forward import check_fits
-from mnemoscope.analyses.roles import HEAD, called
-from mnemoscope.analyses.stacking import along
+from mnemoscope.analyses.roles import HEAD
+from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.metrics import Metric, metrics_of
 from mnemoscope.core.pairs import PromptPairs
@@ -345,11 +346,11 @@ def edges_by_role(result: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
     known = [i for i, place in enumerate(places) if all(end in named or not HEAD.fullmatch(end) for end in place)]
     result = result.isel(edge=sorted(known, key=lambda i: _order(places[i], list(named))))
     labels = result.edge.values.tolist()
-    names = {end: [called(str(name), named) for name in result[end].values] for end in ("writer", "reader")}
+    names = {end: [rename_heads(str(name), named) for name in result[end].values] for end in ("writer", "reader")}
     return result.assign_coords(
         {
             "component": ("edge", labels),
-            "edge": [called(label, named) for label in labels],
+            "edge": [rename_heads(label, named) for label in labels],
             **{end: ("edge", of_end) for end, of_end in names.items()},
         }
     )
@@ -392,4 +393,4 @@ def edges_of_seeds(result: xr.Dataset, component: xr.DataArray) -> xr.Dataset:
     bare = {seed: found.drop_vars(_ENDS) for seed, found in each.items()}
     there = {seed: found.reindex(edge=order, fill_value={"component": ""}) for seed, found in bare.items()}
     names = {end: ("edge", [ends[label][i] for label in order]) for i, end in enumerate(_ENDS)}
-    return along("seed", there).assign_coords(names)
+    return concatenate("seed", there).assign_coords(names)

@@ -1,24 +1,131 @@
-"""Results over heads rearranged to roles, so that seeds can be put together.
+"""Names for heads that mean the same thing in every seed, by what removing them costs, and results arranged by them.
 
 The number of a head means nothing across seeds: a head of one seed is compared with the head of another that has the
-same role, never with the one that has the same number. Roles are chosen elsewhere (`choose_roles`), once
-per model or once per run, and on prompts that the result is not read from.
+same role, never with the one that has the same number. Roles are chosen on one half of the prompts and everything is
+measured on the other: a head that was chosen for its effect has a flattering effect on the prompts that chose it.
 
-It gives names only. A head that got a role because some head has to get it is rearranged like any other.
+A role says what a head is needed for, not how it works; in a model that has not learned a skill some head still gets
+its name, and is rearranged like any other.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import xarray as xr
 
-from mnemoscope.core.errors import InputError
+from mnemoscope.analyses.ablation import REPLACEMENTS, Removal, Targets, ablate, heads_and_mlps
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.seeding import generator
+from mnemoscope.core.site import Site
+from mnemoscope.core.skills import Skills, halves
+from mnemoscope.models.run import Run
 
 Result = TypeVar("Result", xr.Dataset, xr.DataArray)
+Choose = Callable[[HookedModel, Mapping[str, str], int], Targets]
 
 HEAD = re.compile(r"L\d+H\d+")
 """The name of a head."""
+
+
+def components_by_role(model: HookedModel, named: Mapping[str, str], n_pos: int) -> Targets:
+    """Heads by role, then MLPs."""
+    return targets_by_role(heads_and_mlps(model), named)
+
+
+def split_halves(batch: Batch) -> tuple[Batch, Batch]:
+    """Every other sequence for choosing heads, the rest for testing the choice."""
+    (first, _), (second, _) = halves(batch)
+    return first, second
+
+
+def role_prompts(task: Task, *, n: int, split: str, seed: int) -> tuple[Batch, Batch, Batch]:
+    """Prompts to choose roles by, prompts to test on, and a reference set, from the streams `prompts` and `reference`.
+
+    Both halves together hold `n` sequences of each subgroup; so does the reference set.
+    """
+    batch = task.monitor(n, split=split, generator=generator(seed, "prompts", split))
+    reference = task.sample(n, split=split, generator=generator(seed, "reference", split))
+    return (*split_halves(batch), reference)
+
+
+def choose_roles(
+    model: HookedModel, selection: Batch, *, skills: Skills, reference: Batch, skill: str | None = None
+) -> dict[str, str]:
+    """Names for the components that mean the same thing in every seed.
+
+    The head whose mean ablation costs most log-probability on `skill` (for vectors, raises its loss most) is the
+    `<skill> head`. The others are `other head`, numbered from the most to the least needed where there are several. A
+    single head is `the head`. MLPs keep their names.
+
+    Measure `skills` on `selection`, one half of the prompts (`split_halves`), and test on the other half. Means come
+    from `reference`. Choose by a `skill` that needs one head only (none: the first): where two heads are needed for a
+    skill, which of them costs more is an accident. Raises InputError where there is no such skill.
+
+    Returns component (`L0H1`) to role: heads from the most to the least needed, then MLPs.
+    """
+    result = ablate(model, selection, skills=skills, reference=reference, kinds=("mean",)).sel(kind="mean")
+    skill = result.skill.values[0] if skill is None else skill
+    one_of("skill", skill, result.skill.values.tolist())
+    remaining = (-result.loss if selection.has_vectors else result.log_prob).sel(skill=skill)
+    heads = [name for name in remaining.component.values.tolist() if "H" in name]
+    ordered = sorted(heads, key=lambda name: float(remaining.sel(component=name)))
+    others = ["other head"] if len(ordered) == 2 else [f"other head {i}" for i in range(1, len(ordered))]
+    named = dict(zip(ordered, [f"{skill} head" if others else "the head", *others], strict=False))
+    return named | {name: name for name in remaining.component.values.tolist() if name not in named}
+
+
+def ablate_by_role(
+    model: HookedModel,
+    task: Task,
+    *,
+    choose: Choose = components_by_role,
+    kinds: Sequence[Removal] = REPLACEMENTS,
+    within: str | None = None,
+    skill: str | None = None,
+    n: int = 2048,
+    split: str = "test",
+    seed: int = 0,
+) -> xr.Dataset:
+    """`ablate` with roles chosen on one half of the prompts and everything measured on the other.
+
+    `choose` gives from the model the sites to remove, the roles and the length of the sequences; by default heads and
+    MLPs. Roles are chosen without `within`, otherwise as in `ablate`; `skill` is as in `choose_roles`. `n` sequences of
+    each subgroup of the `split`, and as many for the reference set, come from the seed's streams.
+
+    Returns:
+        As `ablate`, with dimension `role` in place of `component`; for heads and MLPs their numbers are a coordinate
+        `component` along it. `n` prompts per skill in attrs.
+
+    Raises:
+        InputError: The task has no such skill, or the model is too small for it.
+    """
+    selection, test, reference = role_prompts(task, n=n, split=split, seed=seed)
+    named = choose_roles(model, selection, skills=task.skills(selection), reference=reference, skill=skill)
+    targets = choose(model, named, test.inputs.shape[1])
+    skills = task.skills(test)
+    result = ablate(
+        model, test, skills=skills, reference=reference, targets=targets, kinds=kinds, within=within, seed=seed
+    )
+    result = result.rename(component="role").assign_attrs(split=split, n=len(test) // max(len(skills), 1))
+    if len(set(named.values()) & set(targets)) < len(targets):
+        return result
+    component = {role: name for name, role in named.items()}
+    return result.assign_coords(component=("role", [component[role] for role in targets]))
+
+
+def last_roles(run: Run, *, skill: str | None = None, n: int = 2048, split: str = "test") -> dict[str, str]:
+    """Roles of a run's components by its last checkpoint, on the selection half of the prompts.
+
+    The `skill` is as in `choose_roles`; `n` sequences of each subgroup of the `split` are drawn, and as many for the
+    reference set. The prompts are those that `ablate_by_role` chooses by under the run's seed. Raises InputError where
+    there is no checkpoint, or the task has no such skill.
+    """
+    task, seed = run.spec.task, run.spec.seed
+    selection, _, reference = role_prompts(task, n=n, split=split, seed=seed)
+    return choose_roles(run.hooked(), selection, skills=task.skills(selection), reference=reference, skill=skill)
 
 
 def by_role(result: Result, named: Mapping[str, str]) -> Result:
@@ -49,12 +156,26 @@ def by_role(result: Result, named: Mapping[str, str]) -> Result:
     return xr.Dataset(variables, attrs=result.attrs)
 
 
-def called(text: str, named: Mapping[str, str]) -> str:
-    """A text in which heads are called by their roles."""
+def targets_by_role(targets: Mapping[str, Sequence[Site]], named: Mapping[str, str]) -> Targets:
+    """The same sets with heads renamed to their roles, in the order of the roles; other sets come last.
+
+    Each set is one head or part of one, or no head at all. `named` maps components (`L0H1`) to roles.
+    """
+    rank = {name: place for place, name in enumerate(named)}
+
+    def place(target: str) -> int:
+        head = HEAD.match(target)
+        return rank[head[0]] if head else len(rank)
+
+    return {rename_heads(target, named): tuple(targets[target]) for target in sorted(targets, key=place)}
+
+
+def rename_heads(text: str, named: Mapping[str, str]) -> str:
+    """A text in which heads have the names of their roles."""
     return HEAD.sub(lambda head: named[head[0]], text)
 
 
-def named_in(result: xr.Dataset) -> dict[str, str]:
+def roles_of(result: xr.Dataset) -> dict[str, str]:
     """The component-to-role mapping of a result by role, to bring other results of the same model into its order."""
     return dict(zip(result.component.values.tolist(), result.role.values.tolist(), strict=True))
 

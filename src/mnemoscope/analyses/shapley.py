@@ -36,9 +36,8 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
-from mnemoscope.analyses.ablation.dissociation import LEARNED, MARGIN, Z, dissociation
-from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal
-from mnemoscope.analyses.ablation.targets import heads_and_mlps, labels
+from mnemoscope.analyses.ablation import REPLACEMENTS, Removal, heads_and_mlps, labels
+from mnemoscope.analyses.dissociation_tables import LEARNED, MARGIN, Z, dissociation
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.games import MAX_EXACT, METRICS, Play, exact, n_played, pairs, play_of, samples, spread
 from mnemoscope.analyses.neuron_removal import MIN_CARRIED, N_ERRORS

@@ -1,20 +1,70 @@
-"""Results put together: like ones along a dimension, unlike ones side by side.
+"""Results put together: like ones along training steps or seeds, unlike ones side by side.
 
 Runs that differ in the seed only are concatenated along `seed`, checkpoints of one run along `step`. Runs of unlike
 configurations are never concatenated, since a mean over them would mean nothing: they stand beside each other in a
 tree. Nothing is padded, reordered or dropped: results that do not fit are refused. One exception: a run that stopped
 early is its last model from then on, so its values are carried forward along `step`.
+
+Along `step` heads may be aligned by role. Roles are chosen once per run, from its last checkpoint, so that a role names
+the same head at every step: what the head of that role did before it was needed can be seen. The choice knows the end
+of training, so a head of this role did not have to be recognisable early. Checkpoints show a run only where they were
+kept. Between two of them anything may have happened.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
+import torch
 import xarray as xr
 
-from mnemoscope.analyses.roles import Result
+from mnemoscope.analyses.roles import Result, by_role
 from mnemoscope.core import positions
-from mnemoscope.core.errors import InputError
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.runtime import progress
 from mnemoscope.models.run import Run, by_label
+
+
+def over_steps(
+    run: Run,
+    analyse: Callable[[HookedModel], Result],
+    *,
+    steps: Sequence[int] | None = None,
+    name_heads: Callable[[Run], Mapping[str, str]] | None = None,
+    device: torch.device | str = "cpu",
+) -> Result:
+    """An analysis of every checkpoint of a run, one model in memory at a time.
+
+    `analyse` is any function of a model that returns a labelled result; use the same prompts for every step.
+    `name_heads` is called once; its component-to-role mapping rearranges every result (`by_role`). `last_roles` is one;
+    without it results stay over heads. Models go to `device`. Raises InputError where a checkpoint does not exist, or
+    the results cannot be put together.
+
+    Returns the results along `step`, ascending.
+    """
+    if not run.steps:
+        raise InputError(f"{run.path} has no checkpoint yet; train it first")
+    chosen = run.steps if steps is None else sorted(set(steps))
+    if not chosen:
+        raise InputError(f"steps must name at least one checkpoint of {run.path}; got none")
+    for step in chosen:
+        one_of(f"the step of {run.path}", step, run.steps)
+    named = None if name_heads is None else name_heads(run)
+    results = {}
+    for step in progress(chosen):
+        result = analyse(run.hooked(step, device=device))
+        results[step] = result if named is None else by_role(result, named)
+    return concatenate("step", results)
+
+
+def over_runs(runs: Sequence[Run], analyse: Callable[[Run], Result]) -> Result:
+    """An analysis of runs that differ in the seed only, one run at a time, along `seed`; errors as for `along_seed`.
+
+    `analyse` may call `over_steps`, `Run.metrics` or an analysis of `run.model()`. For several processes:
+    `along_seed(runs, analyse_many(runs, analyse, jobs=...))` with `run.local.analyse_many`; `analyse` is then a
+    function of a module.
+    """
+    return along_seed(runs, map(analyse, runs))
 
 
 def along_seed(runs: Sequence[Run], results: Iterable[Result]) -> Result:
@@ -29,7 +79,7 @@ def along_seed(runs: Sequence[Run], results: Iterable[Result]) -> Result:
         given = f"those of {', '.join(labels)}; put them side_by_side" if labels else "none"
         raise InputError(f"seeds are put together of runs of one configuration; got {given}")
     found = dict(zip((run.spec.seed for run in runs), results, strict=True))
-    return along("seed", found if runs[0].spec.recipe.stop_at is None else _carried_forward(found))
+    return concatenate("seed", found if runs[0].spec.recipe.stop_at is None else _carried_forward(found))
 
 
 def _carried_forward(results: Mapping[int, Result]) -> dict[int, Result]:
@@ -47,11 +97,11 @@ def over_seeds(runs: Sequence[Run], results: Sequence[Mapping[str, xr.Dataset]])
     Axes of positions get the names that the task has for them, if they have none yet.
     """
     names = [name for name in results[0] if all(name in result for result in results)]
-    called = positions.names_of(runs[0].spec.task)
-    return {name: positions.named(along_seed(runs, [result[name] for result in results]), called) for name in names}
+    places = positions.names_of(runs[0].spec.task)
+    return {name: positions.named(along_seed(runs, [result[name] for result in results]), places) for name in names}
 
 
-def along(dim: str, results: Mapping[int, Result]) -> Result:
+def concatenate(dim: str, results: Mapping[int, Result]) -> Result:
     """Results concatenated along a new dimension, whose coordinate is their key.
 
     Results are datasets, or arrays of one name. Attributes that all have in common stay. Coordinates that differ (the

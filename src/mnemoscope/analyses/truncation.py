@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
-from mnemoscope.analyses.token_scores import SCORES, Targets, check_targets, counts, looked_at, sums_at
+from mnemoscope.analyses.predictions import SCORES, Targets, check_targets, counts, looked_at, sums_at
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank

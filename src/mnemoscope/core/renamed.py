@@ -28,6 +28,22 @@ OLD_NAMES: Mapping[str, str] = {
     "mnemoscope.models.constructed.embed": "mnemoscope.models.constructed.set_embeddings",
     "mnemoscope.models.constructed.blocks": "mnemoscope.models.constructed.dimension_blocks",
     "mnemoscope.models.constructed.Circuit": "mnemoscope.models.constructed.CircuitParts",
+    **{
+        f"mnemoscope.analyses.{name}": f"mnemoscope.systems.in_context_bigrams.analyses.{name}"
+        for name in (
+            "LEAST",
+            "Over",
+            "copied_token",
+            "induction_memories",
+            "memory_maps",
+            "previous_token",
+            "remapped_copy",
+        )
+    },
+    "mnemoscope.analyses.along": "mnemoscope.analyses.concatenate",
+    "mnemoscope.analyses.called": "mnemoscope.analyses.rename_heads",
+    "mnemoscope.analyses.named_in": "mnemoscope.analyses.roles_of",
+    "mnemoscope.analyses.patterns_of_sequences": "mnemoscope.analyses.named_patterns",
     "mnemoscope.judging": "mnemoscope.claims",
     "mnemoscope.sweeps": "mnemoscope.run",
     "mnemoscope.testing": "mnemoscope.claims.testing",

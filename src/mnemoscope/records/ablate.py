@@ -98,18 +98,18 @@ def finding(measured: Measured) -> str:
 
 def _choices(names: Sequence[str]) -> dict[str, tuple[Any, tuple[ms.analyses.Removal, ...]]]:
     """The parts to remove one at a time, as `ablate_by_role` takes them, and their replacements, by option."""
-    from mnemoscope.analyses.ablation import targets
-    from mnemoscope.analyses.ablation.head_roles import components_by_role
-    from mnemoscope.analyses.ablation.removal import REPLACEMENTS
+    from mnemoscope.analyses import ablation
+    from mnemoscope.analyses.ablation import REPLACEMENTS
+    from mnemoscope.analyses.roles import components_by_role, targets_by_role
 
     def subsets(model: ms.HookedModel, named: Mapping[str, str], n_pos: int) -> Any:
-        return targets.subsets(components_by_role(model, named, n_pos))
+        return ablation.subsets(components_by_role(model, named, n_pos))
 
     def at_positions(model: ms.HookedModel, named: Mapping[str, str], n_pos: int) -> Any:
-        return targets.by_role(targets.positions(model, names[:n_pos] or n_pos), named)
+        return targets_by_role(ablation.positions(model, names[:n_pos] or n_pos), named)
 
     def paths(model: ms.HookedModel, named: Mapping[str, str], n_pos: int) -> Any:
-        return targets.by_role(targets.paths(model, n_pos, names=names), named)
+        return targets_by_role(ablation.paths(model, n_pos, names=names), named)
 
     return {
         "components": (components_by_role, REPLACEMENTS),

@@ -41,7 +41,7 @@ def check(options: Heads) -> None:
 
 def measure(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
     """Search the mechanisms of one run; heads have their roles as names."""
-    from mnemoscope.analyses.attention_replacement.search import TOLERANCE
+    from mnemoscope.analyses.attention_replacement.losses import TOLERANCE
 
     task, seed = run.spec.task, run.spec.seed
     batch = drawn(run, options, "heads")
@@ -49,7 +49,7 @@ def measure(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
     results = ms.analyses.read_heads(run.hooked(options.step), task, batch, tolerance=tolerance, seed=seed)
     named = ms.analyses.last_roles(run)
     joint, paths = results.pop("joint"), results.pop("paths")
-    names = [ms.analyses.called(str(name), named) for name in paths.get("path", xr.DataArray([])).values]
+    names = [ms.analyses.rename_heads(str(name), named) for name in paths.get("path", xr.DataArray([])).values]
     return {
         "joint": joint.assign(n_replaced=joint.attrs["n_replaced"]),
         "paths": paths.assign_coords(path=names) if names else paths,

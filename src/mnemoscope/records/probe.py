@@ -125,7 +125,7 @@ def _sites(model: ms.HookedModel, named: Mapping[str, str], kinds: Sequence[Kind
             found += [Site(kind=kind, layer=layer, head=head) for layer, head in heads]
         else:
             found += [Site(kind=kind, layer=layer) for layer in range(model.cfg.n_layers)]
-    places = {ms.analyses.called(str(site), named): site for site in found}
+    places = {ms.analyses.rename_heads(str(site), named): site for site in found}
     return {name: Site(kind=site.kind, layer=site.layer, head=site.head, pos=pos) for name, site in places.items()}
 
 

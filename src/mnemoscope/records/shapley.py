@@ -62,7 +62,7 @@ def check(options: Shapley) -> None:
 
 def measure(run: ms.Run, options: Shapley) -> dict[str, xr.Dataset]:
     """Measure values and interactions of one run, by role; where there are two skills, add the agreement."""
-    from mnemoscope.analyses.ablation.head_roles import role_prompts
+    from mnemoscope.analyses.roles import role_prompts
 
     task, seed, model = run.spec.task, run.spec.seed, run.hooked(options.step)
     selection, test, reference = role_prompts(task, n=options.n, split=options.split, seed=seed)

@@ -41,7 +41,7 @@ ROW_HEIGHT = 280
 
 def measure(run: ms.Run, options: Truncate) -> dict[str, xr.Dataset]:
     """Cut the weights of one run; the entry of its task may add results."""
-    from mnemoscope.analyses.token_scores import skill_targets
+    from mnemoscope.analyses.predictions import skill_targets
 
     model, task = run.hooked(options.step), run.spec.task
     batch = drawn(run, options, "truncation")

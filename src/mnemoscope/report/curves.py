@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.analyses.dynamics.onsets import HALF, falls, first_step
+from mnemoscope.analyses.onsets import HALF, falls, first_step
 from mnemoscope.report.figures import COLOURS, LAYOUT, colours_of, seed_lines
 from mnemoscope.report.tables import Table, spread
 

@@ -20,7 +20,7 @@ import xarray as xr
 from jaxtyping import Float
 from plotly.colors import sample_colorscale
 
-from mnemoscope.analyses.roles import HEAD, called
+from mnemoscope.analyses.roles import HEAD, rename_heads
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.site import EMBEDDINGS, LOGITS, Edge, Site, part_name
 from mnemoscope.report.figures import LAYOUT
@@ -253,7 +253,7 @@ def role_circuit(chosen: Sequence[Edge], ratio: xr.DataArray, component: xr.Data
         first = heads.isel(seed=0)
         names = dict(zip(first.values.tolist(), first.role.values.tolist(), strict=True))
         ratio, several, words = ratio.isel(seed=[0]), False, f"seed {int(first.seed)}"
-    labels = [called(str(edge), names) for edge in chosen]
+    labels = [rename_heads(str(edge), names) for edge in chosen]
     weights = ratio.mean("seed").sel(edge=labels).assign_coords(edge=[str(edge) for edge in chosen])
     if weights.isnull().all():
         return None

@@ -53,7 +53,7 @@ def on_one_line(text: str) -> str:
 def guess_table(result: xr.Dataset) -> Table:
     """One row per position: token, next token, its probability, the likeliest tokens; model and exact predictor.
 
-    `result` comes from `analyses.top_tokens.predict`. The coordinate `symbol` has the names of the tokens; where the
+    `result` comes from `ms.predict`. The coordinate `symbol` has the names of the tokens; where the
     task has words for its knowledge, `known` along `pos` holds them, and they are shown too.
     """
     columns = [("", "model")]

@@ -10,12 +10,10 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.ablation.head_roles import ablate_by_role, role_prompts
-from mnemoscope.analyses.attention import patterns_of_sequences
-from mnemoscope.analyses.dynamics.trajectories import last_roles
+from mnemoscope.analyses.attention import named_patterns
 from mnemoscope.analyses.evaluation import evaluate_splits
-from mnemoscope.analyses.roles import named_in, with_roles
-from mnemoscope.analyses.top_tokens import predict as top_predictions
+from mnemoscope.analyses.predictions import predict as top_predictions
+from mnemoscope.analyses.roles import ablate_by_role, last_roles, role_prompts, roles_of, with_roles
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import in_range, one_of
 from mnemoscope.core.protocols import HookedModel, Task
@@ -57,7 +55,7 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
         "metrics": run.metrics(),
         **evaluate(run, None),
         **needed,
-        "examples": with_roles(shown, named_in(needed["ablation"])) if needed else shown,
+        "examples": with_roles(shown, roles_of(needed["ablation"])) if needed else shown,
     }
 
 
@@ -126,7 +124,7 @@ def prediction_tables(result: xr.Dataset) -> list[Table]:
 
 def patterns(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
     """The attention of every head on every sequence, with the names of the tokens."""
-    return patterns_of_sequences(model, batch, symbols_of(task))
+    return named_patterns(model, batch, symbols_of(task))
 
 
 def example(task: Task) -> Batch:

@@ -7,11 +7,10 @@ from typing import Any
 import plotly.graph_objects as go
 import xarray as xr
 
-from mnemoscope.analyses.ablation.head_roles import ablate_by_role
 from mnemoscope.analyses.attention import named_patterns
+from mnemoscope.analyses.evaluation import evaluate as evaluate_model
 from mnemoscope.analyses.evaluation import evaluate_splits
-from mnemoscope.analyses.roles import named_in, with_roles
-from mnemoscope.analyses.vector_evaluation import evaluate_vectors
+from mnemoscope.analyses.roles import ablate_by_role, roles_of, with_roles
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.positions import shown
@@ -40,7 +39,7 @@ def examine(run: Run, patterns: Patterns = patterns) -> dict[str, xr.Dataset]:
         "metrics": run.metrics(),
         **evaluate(run, None),
         "ablation": ablation,
-        "examples": with_roles(patterns(model, task, example(task)), named_in(ablation)),
+        "examples": with_roles(patterns(model, task, example(task)), roles_of(ablation)),
     }
 
 
@@ -134,7 +133,7 @@ def predict(
 
     `knows` gives the task's knowledge about every position, in words.
     """
-    found = evaluate_vectors(model, task, batch)
+    found = evaluate_model(model, task, batch)
     if knows is None:
         return found
     words = list(knows(task, batch))

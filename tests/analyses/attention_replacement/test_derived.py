@@ -1,14 +1,9 @@
 import pytest
 import torch
 
-from mnemoscope.analyses.attention_replacement.derived import (
-    attention_of,
-    has_control,
-    learned_mean,
-    learned_within,
-    permuted_targets,
-)
-from mnemoscope.core.errors import InputError
+from mnemoscope.analyses.attention import layer_attention
+from mnemoscope.analyses.attention_replacement.replacement import has_control, permuted_targets
+from mnemoscope.analyses.attention_replacement.search import learned_mean, learned_within
 from mnemoscope.core.patterns import (
     checked_pattern,
     earlier_same,
@@ -81,26 +76,19 @@ def test_a_control_is_a_function_of_seed_and_batch():
 FEW = TASK.monitor(30, split="test", generator=seeded())
 
 
-def test_the_attention_of_one_head():
-    model = random_model(n_layers=2)
-    _, cache = model.run_with_cache(FEW.inputs)
-    found = attention_of(model, (1, 0), FEW)
-    assert found.dtype == torch.float64
-    torch.testing.assert_close(found.float(), cache["pattern", 1][:, 0])  # weights are float32
-    for head, words in (((2, 0), "layer must be from 0 to 1"), ((0, 2), "number of a head")):
-        with pytest.raises(InputError, match=words):
-            attention_of(model, head, FEW)
+def attention_of(model, head):
+    return layer_attention(model, head[0], FEW)[:, head[1]]
 
 
 def test_the_mean_and_its_free_numbers():
-    attention = attention_of(random_model(), (0, 1), FEW)
+    attention = attention_of(random_model(), (0, 1))
     mechanism = learned_mean(attention)
     torch.testing.assert_close(checked_pattern(mechanism, FEW)[3], attention.mean(0))
     assert mechanism.n_parameters == 36
 
 
 def test_the_mean_where_another_mechanism_says_nothing():
-    attention = attention_of(random_model(), (0, 1), FEW)
+    attention = attention_of(random_model(), (0, 1))
     said = earlier_same().pattern(FEW)
     rows = checked_pattern(learned_mean(attention, unless=said), FEW)[0]
     quiet = silent(said)[:, 8]
@@ -112,18 +100,18 @@ def test_the_mean_where_another_mechanism_says_nothing():
 
 
 def test_weights_on_the_keys_of_a_mechanism():
-    attention = attention_of(elimination_only(), (0, 1), FEW)  # even over all keys
+    attention = attention_of(elimination_only(), (0, 1))  # even over all keys
     mechanism = learned_within(attention, EARLIER_Y, FEW)
     torch.testing.assert_close(
         checked_pattern(mechanism, FEW), EARLIER_Y.pattern(FEW).double(), equal_nan=True, rtol=1e-5, atol=1e-6
     )
     assert mechanism.n_parameters == 1 + 1 + 2 + 2 + 3  # two, two, three, three and four y
-    on_y = attention_of(elimination_only(), (0, 0), FEW)
+    on_y = attention_of(elimination_only(), (0, 0))
     assert learned_within(on_y, EARLIER_Y, FEW) is not None
 
 
 def test_no_weights_where_there_is_nothing_to_fit():
-    attention = attention_of(random_model(), (0, 0), FEW)
+    attention = attention_of(random_model(), (0, 0))
     for mechanism in (identity(), uniform(), earlier_same()):  # one key, all keys, other keys in every sequence
         assert learned_within(attention, mechanism, FEW) is None
     on_itself = torch.eye(9, dtype=torch.double).expand(len(FEW), -1, -1)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.ablation.removal import REPLACEMENTS, ablate
+from mnemoscope.analyses.ablation import REPLACEMENTS, ablate
 from mnemoscope.analyses.neuron_removal import group_effects, neuron_effects
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.analyses.patching import edges_by_role, edges_of_seeds, patch_edges
-from mnemoscope.analyses.stacking import along
+from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.core.errors import InputError
 from tests.split_hooks import random_pairs
 from tests.support import foreign_model, reads_back
@@ -18,7 +18,7 @@ def of_two_seeds(*heads):
     """A sweep over one model, twice, and who has the roles in either seed."""
     result = patch_edges(foreign_model(attn_only=True), random_pairs(n=2))
     component = xr.DataArray(list(heads), dims=("seed", "role"), coords={"seed": [0, 1], "role": ROLES})
-    return result, edges_of_seeds(along("seed", {0: result, 1: result}), component)
+    return result, edges_of_seeds(concatenate("seed", {0: result, 1: result}), component)
 
 
 def test_seeds_with_the_same_layout_have_the_same_edges():

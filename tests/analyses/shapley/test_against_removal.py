@@ -2,8 +2,8 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.ablation.dissociation import dissociation
-from mnemoscope.analyses.ablation.removal import ablate
+from mnemoscope.analyses.ablation import ablate
+from mnemoscope.analyses.dissociation_tables import dissociation
 from mnemoscope.analyses.games import coalitions, pairs
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.analyses.shapley import removal_agreement, shapley

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.ablation.removal import ablate, removal
-from mnemoscope.analyses.ablation.targets import by_role, heads_and_mlps, positions
+from mnemoscope.analyses.ablation import ablate, heads_and_mlps, positions, removal
 from mnemoscope.analyses.forward import normalised
 from mnemoscope.analyses.games import play_of
+from mnemoscope.analyses.roles import targets_by_role
 from mnemoscope.analyses.shapley import shapley
 from mnemoscope.core.batch import Named
 from mnemoscope.core.errors import InputError
@@ -187,7 +187,7 @@ def test_players_may_be_called_by_their_roles():
     model, named = dissociated(), {"L0H1": "recall head", "L0H0": "elimination head"}
     batch = prompts()
     by_number = values_of(model, batch)
-    result = values_of(model, batch, targets=by_role(heads_and_mlps(model), named))
+    result = values_of(model, batch, targets=targets_by_role(heads_and_mlps(model), named))
     assert (
         result.component.values.tolist()
         == result.other.values.tolist()

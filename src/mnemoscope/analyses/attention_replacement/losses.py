@@ -1,4 +1,4 @@
-"""Losses on a batch by skill, and whether one is higher than another by more than noise.
+"""Losses on a batch by skill under replaced attention, and whether one is higher than another by more than noise.
 
 Sequences are the unit. With d_b the change of the loss summed over the positions of a skill in sequence b, n_b their
 number and w_b the weight of the sequence, the change is m = sum w d / sum w n and its standard error
@@ -15,15 +15,18 @@ from functools import cached_property
 
 import numpy as np
 import torch
+import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.forward import answer_scores, normalised, read_at, skill_losses
-from mnemoscope.core import metrics
-from mnemoscope.core.batch import Batch
+from mnemoscope.analyses.attention import layer_attention
+from mnemoscope.analyses.forward import answer_scores, read_at, skill_losses
+from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.intervention import Intervention
+from mnemoscope.core.intervention import Intervention, Mean, SetPattern
+from mnemoscope.core.patterns import Mechanism
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, check_skills
 from mnemoscope.interventions.recordings import Recordings, check_numbers
 from mnemoscope.interventions.run import run_at
@@ -31,6 +34,12 @@ from mnemoscope.interventions.run import run_at
 ALL = "all"
 """Name of the skill that is every scored position."""
 N_ERRORS = 3
+TOLERANCE = 0.05
+"""The largest rise of a loss (nats, or squared error) that still counts as held."""
+
+Head = tuple[int, int]
+"""Layer and number in the layer."""
+Assignment = Mapping[Head, Mechanism]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,6 +53,11 @@ class SkillLoss:
     def names(self) -> list[str]:
         """The skills, and the parts of vectors."""
         return [*self.masks, *self.batch.parts]
+
+    @cached_property
+    def tested(self) -> Bool[Tensor, "batch pos"]:
+        """The positions that test some skill."""
+        return torch.stack([*self.masks.values()]).any(0)
 
     @cached_property
     def counts(self) -> Float[Tensor, "batch skill"]:
@@ -62,11 +76,10 @@ class SkillLoss:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Score:
-    """Sums over the positions of a skill, sequence by sequence."""
+    """Sums over the positions of a skill, sequence by sequence; `n_correct` is None where answers are vectors."""
 
     loss: Float[Tensor, "batch skill"]
     n_correct: Float[Tensor, "batch skill"] | None
-    """None where answers are vectors."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,48 +115,26 @@ def yardstick(batch: Batch, skills: Skills | None = None) -> SkillLoss:
 
 def score(outputs: Float[Tensor, "batch pos d_output"], by: SkillLoss) -> Score:
     """Loss and right answers of every sequence, summed over the positions of each skill; refuses NaN."""
-    if by.batch.has_vectors:
-        check_numbers(outputs)
-        return _summed(skill_losses(outputs.double(), by.batch, by.masks), None, by)
-    outputs = normalised(outputs)
-    right = metrics.correct(outputs, by.batch.targets).double()
-    return _summed(skill_losses(outputs, by.batch, by.masks), right, by)
+    return _sum_by_skill(_at_places(outputs, by.batch.targets), by)
 
 
-def scored(
-    model: HookedModel, by: SkillLoss, interventions: Sequence[Intervention], recordings: Recordings | None = None
-) -> Score:
-    """The same of a run with interventions, of which nothing but the positions of skills is unembedded."""
-
-    def run(rows: slice, where: Tensor) -> Tensor:
-        return run_at(model, by.batch, interventions, where, rows=rows, recordings=recordings)
-
-    def vectors(outputs: Tensor, _: Tensor) -> dict[str, Tensor]:
-        check_numbers(outputs)
-        return {"outputs": outputs.double()}
-
-    tested = torch.stack([*by.masks.values()]).any(0)
-    if by.batch.has_vectors:
-        outputs = read_at(model, by.batch, tested, vectors, run=run)["outputs"]
-        return _summed(skill_losses(outputs, by.batch, by.masks), None, by)
-    found = read_at(model, by.batch, tested, answer_scores, run=run)
-    losses = {name: (-found["log_prob"], mask) for name, mask in by.masks.items()}
-    return _summed(losses, found["accuracy"], by)
+def _at_places(outputs: Float[Tensor, "*rows d_output"], targets: Tensor) -> dict[str, Tensor]:
+    """Vectors as they are; of tokens the scores of the answers."""
+    if not targets.is_floating_point():
+        return answer_scores(outputs, targets.to(outputs.device))
+    check_numbers(outputs)
+    return {"outputs": outputs.double()}
 
 
-def _summed(losses: Mapping[str, tuple[Tensor, Tensor]], right: Tensor | None, by: SkillLoss) -> Score:
+def _sum_by_skill(found: Mapping[str, Tensor], by: SkillLoss) -> Score:
     def sums(values: Float[Tensor, "batch pos"], mask: Bool[Tensor, "batch pos"]) -> Float[Tensor, " batch"]:
         return values.masked_fill(~mask.to(values.device), 0).sum(1)
 
-    loss = torch.stack([sums(values, mask) for values, mask in losses.values()], 1)
-    if right is None:
-        return Score(loss=loss, n_correct=None)
-    return Score(loss=loss, n_correct=torch.stack([sums(right, mask) for mask in by.masks.values()], 1))
-
-
-def over_skills(values: Mapping[str, Tensor]) -> dict[str, tuple[str, np.ndarray]]:
-    """Variables of a result over `skill`."""
-    return {name: ("skill", value.numpy()) for name, value in values.items()}
+    if by.batch.has_vectors:
+        losses = skill_losses(found["outputs"], by.batch, by.masks)
+        return Score(loss=torch.stack([sums(values, mask) for values, mask in losses.values()], 1), n_correct=None)
+    sum_of = {name: torch.stack([sums(found[name], mask) for mask in by.masks.values()], 1) for name in found}
+    return Score(loss=-sum_of["log_prob"], n_correct=sum_of["accuracy"])
 
 
 def means(total: Score, by: SkillLoss) -> dict[str, Float[Tensor, " skill"]]:
@@ -160,3 +151,110 @@ def rise(after: Score, before: Score, by: SkillLoss) -> Change:
     mean = (weights * difference).sum(0) / whole
     error = (weights * (difference - mean * counts)).square().sum(0).sqrt() / whole
     return Change(mean=mean.cpu(), error=error.cpu())
+
+
+def over_skills(values: Mapping[str, Tensor]) -> dict[str, tuple[str, np.ndarray]]:
+    """Variables of a result over `skill`."""
+    return {name: ("skill", value.numpy()) for name, value in values.items()}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Bench:
+    """A model on one batch, ready to be measured under interventions; `clean` is the score without any.
+
+    Means come from `reference`, whose activations `recordings` keep between measurements. A loss that rises by
+    `tolerance` nats still counts as held. The seed is that of the permuted targets.
+    """
+
+    model: HookedModel
+    by: SkillLoss
+    reference: Named[Batch]
+    recordings: Recordings
+    clean: Score
+    tolerance: float
+    seed: int
+
+    @property
+    def heads(self) -> list[Head]:
+        """Every head of the model, layer by layer."""
+        cfg = self.model.cfg
+        return [(layer, head) for layer in range(cfg.n_layers) for head in range(cfg.n_heads)]
+
+    @property
+    def attrs(self) -> dict[str, str | int | float]:
+        """Attributes of a result."""
+        return {
+            "loss_unit": self.by.batch.loss_unit,
+            "tolerance": self.tolerance,
+            "n": len(self.by.batch),
+            "reference": str(self.reference),
+            "n_reference": len(self.reference.value),
+            "weights": "unprocessed",
+        }
+
+    def with_patterns(self, assigned: Assignment) -> Score:
+        """The score with the attention of some heads replaced."""
+        sites = {head: Site(kind="pattern", layer=head[0], head=head[1]) for head in assigned}
+        changes = [SetPattern(site=sites[head], mechanism=mechanism) for head, mechanism in assigned.items()]
+        return _score_with(self.model, self.by, changes, self.recordings)
+
+    def ablated(self, head: Head) -> Score:
+        """The score with one head mean-ablated."""
+        change = Mean(site=Site(kind="z", layer=head[0], head=head[1]), source=self.reference)
+        return _score_with(self.model, self.by, [change], self.recordings)
+
+    def rise(self, after: Score, before: Score | None = None) -> Change:
+        """The rise of the loss from before, or from the clean run."""
+        return rise(after, self.clean if before is None else before, self.by)
+
+    def measured(self, after: Score, before: Score | None = None) -> dict[str, tuple[str, np.ndarray]]:
+        """Over skill: `loss`, `accuracy`, `rise` and `rise_error`."""
+        change = self.rise(after, before)
+        return over_skills({**means(after, self.by), "rise": change.mean, "rise_error": change.error})
+
+    def measured_clean(self) -> dict[str, tuple[str, np.ndarray]]:
+        """Over skill: `clean_loss` and `clean_accuracy`."""
+        return over_skills({f"clean_{name}": value for name, value in means(self.clean, self.by).items()})
+
+    def by_layer(self, rows: Sequence[xr.Dataset]) -> xr.Dataset:
+        """Results of all `heads` over (layer, head)."""
+        cfg = self.model.cfg
+        starts = range(0, len(rows), cfg.n_heads)
+        layers = [xr.concat(rows[start : start + cfg.n_heads], "head", join="exact") for start in starts]
+        result = xr.concat(layers, "layer", join="exact")
+        return result.assign_coords(layer=list(range(cfg.n_layers)), head=list(range(cfg.n_heads)))
+
+
+def bench(
+    model: HookedModel,
+    batch: Batch,
+    skills: Skills | None,
+    *,
+    tolerance: float = TOLERANCE,
+    reference: Batch | None = None,
+    seed: int = 0,
+) -> Bench:
+    """A model on a batch, with its clean losses; means come from `reference`, or from the batch."""
+    by = yardstick(batch, skills)
+    for layer in range(model.cfg.n_layers):
+        layer_attention(model, layer, batch)  # refuses NaN, which the logits need not show
+    return Bench(
+        model=model,
+        by=by,
+        reference=Named(name="reference", value=batch if reference is None else reference),
+        recordings=Recordings(model),
+        clean=_score_with(model, by, [], None),
+        tolerance=tolerance,
+        seed=seed,
+    )
+
+
+def _score_with(
+    model: HookedModel, by: SkillLoss, interventions: Sequence[Intervention], recordings: Recordings | None
+) -> Score:
+    """The score of a run with interventions; nothing but the positions of skills is unembedded."""
+
+    def run(rows: slice, where: Tensor) -> Tensor:
+        return run_at(model, by.batch, interventions, where, rows=rows, recordings=recordings)
+
+    return _sum_by_skill(read_at(model, by.batch, by.tested, _at_places, run=run), by)

@@ -1,17 +1,23 @@
-"""The test whether every attention path that is left is needed.
+"""Attention paths: which of them are needed, and the circuit that is left without the others.
 
 The attention of heads is replaced by mechanisms at once. Then one path at a time is taken out: its weight goes to
 the keys that a fallback names instead (the query itself, or all keys alike), off the path. Of the fallbacks the one
 that hurts least counts, so that a path is needed only if nothing uninformative can stand in for it. This is the last
 step of the procedure of Musat, "Mechanism and emergence of stacked attention heads in multi-layer transformers".
 
-*Shows* whether the circuit of the mechanisms is without superfluous paths, one at a time.
+`prune` repeats it: as long as some path is not needed, the one of them whose removal costs least is dropped for good.
+The author did this by eye.
 
-*Does not show* that two paths are not superfluous together, nor that no other set of paths would do.
+*Shows* whether the circuit of the mechanisms is without superfluous paths, one at a time; after pruning, paths that are
+enough for the loss, each of them needed given the others.
+
+*Does not show* that two paths are not superfluous together, nor that no other set of paths would do: another order of
+removal may leave others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import islice
 from typing import Literal
 
@@ -20,14 +26,11 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.attention_replacement.losses import Score
-from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Assignment, Bench, Head, bench
-from mnemoscope.analyses.attention_replacement.trials import trials
+from mnemoscope.analyses.attention_replacement.losses import Assignment, Bench, Head, Score
+from mnemoscope.analyses.attention_replacement.set_patterns import prepare_trials
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.patterns import Mechanism, checked_pattern, identity, silent, uniform
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.skills import Skills
+from mnemoscope.core.errors import one_of
+from mnemoscope.core.patterns import Mechanism, checked_pattern, identity, silent, uniform, with_fallback
 
 Grain = Literal["mechanism", "query", "cell"]
 FALLBACKS = (identity(), uniform())
@@ -52,62 +55,73 @@ class Path:
 
 
 def remove_paths(
-    model: HookedModel,
-    batch: Batch,
+    at: Bench,
     assigned: Assignment,
-    *,
-    skills: Skills | None = None,
-    of: Sequence[Head] | None = None,
+    heads: Sequence[Head] | None = None,
     by: Grain = "mechanism",
     fallbacks: Sequence[Mechanism] = FALLBACKS,
-    tolerance: float = TOLERANCE,
-) -> xr.Dataset:
-    """The loss with mechanisms in place and one path taken out, path by path.
+) -> xr.Dataset | None:
+    """The loss with mechanisms in place and one path taken out, path by path; None if no path can be taken out.
 
-    Arguments as for `replace_heads`. A path is a part of a head's `mechanism` (of "a, else b" the rows that a gives,
-    then those of b), one `query` position of such a part, or one `cell` of query and key (`by`). Those of the heads
-    `of` are taken out (none: of all that are assigned), and their weight goes where one of the `fallbacks` attends.
-    Needed is a path without which a loss rises by more than the tolerance.
+    A path is a part of a head's `mechanism` (of "a, else b" the rows that a gives, then those of b), one `query`
+    position of such a part, or one `cell` of query and key (`by`). Those of some `heads` are taken out (None: of all
+    that are assigned), and their weight goes where one of the `fallbacks` attends. Needed is a path without which a
+    loss rises by more than the tolerance.
 
     Returns:
         Over (path, later, skill): `loss` (nats), `accuracy`, `rise` over the loss with no path taken out and its
         standard error `rise_error`; over (path, later): `costs`, and `fallback`, the one that hurts least; over path:
         `needed`, `layer`, `head` and `part`, the part of its mechanism. Paths whose weight has nowhere else to go, as
         that of the first query, are left out.
-
-    Raises:
-        InputError: A head of `of` has no mechanism, no path can be taken out, a pattern could not be attention, or a
-            skill is tested nowhere.
     """
-    for head in of or ():
-        one_of("a head whose paths are taken out", head, assigned)
-    result = removed(bench(model, batch, skills, tolerance=tolerance), assigned, of, by, fallbacks)
-    if result is None:
-        raise InputError("no path can be taken out: give some head a mechanism that leaves out one of its keys")
-    return result
-
-
-def removed(
-    at: Bench, assigned: Assignment, of: Sequence[Head] | None, by: Grain, fallbacks: Sequence[Mechanism]
-) -> xr.Dataset | None:
-    """As `remove_paths`; none if no path can be taken out."""
-    run, rows = trials(at, assigned), []
-    for head in assigned if of is None else of:
+    run, rows = prepare_trials(at, assigned), []
+    for head in assigned if heads is None else heads:
         up_to = {other: mechanism for other, mechanism in assigned.items() if other[0] <= head[0]}
-        for tried in _tried(at.by.batch, head, assigned[head], by, fallbacks):
+        for tried in _replacements(at.by.batch, head, assigned[head], by, fallbacks):
             patterns = [pattern for instead in tried.values() for pattern in instead.values()]
-            results = [_least_harm(at, tried, *run(kept, head, patterns)) for kept in (assigned, up_to)]
+            results = [_least_harm(at, tried, *run(each, head, patterns)) for each in (assigned, up_to)]
             rows += [_row(path, both) for path, *both in zip(tried, *results, strict=True)]
     if not rows:
         return None
     return xr.concat(rows, "path", data_vars="all").assign_attrs(**at.attrs, by=by)
 
 
+def prune(
+    at: Bench, assigned: Mapping[Head, Mechanism], fallbacks: Sequence[Mechanism]
+) -> tuple[dict[Head, Mechanism], tuple[str, ...], xr.Dataset | None]:
+    """The rest of mechanisms, the names of the paths that were dropped, and the paths that are left."""
+    idle = {fallback.name: fallback for fallback in fallbacks}
+    rest, dropped = dict(assigned), []
+    while True:
+        informed = [head for head, mechanism in rest.items() if {part.name for part in parts_of(mechanism)} - {*idle}]
+        table = remove_paths(at, rest, informed, "mechanism", fallbacks) if informed else None
+        if table is None:
+            return rest, tuple(dropped), None
+        found = table.isel(path=~table.part.isin(list(idle)).values)
+        spare = found.isel(path=~found.needed.values)
+        if not spare.sizes["path"]:
+            return rest, tuple(dropped), found
+        least = spare.isel(path=int(spare.rise.max(("later", "skill")).argmin("path")))
+        head = (int(least.layer), int(least["head"]))
+        left = [part for part in parts_of(rest[head]) if part.name != least.part.item()]
+        rest[head] = reduce(with_fallback, left or [idle[least.fallback.sel(later="set").item()]])
+        dropped.append(least.path.item())
+
+
+def parts_of(mechanism: Mechanism) -> tuple[Mechanism, ...]:
+    """The parts of a mechanism, or the whole."""
+    return mechanism.parts or (mechanism,)
+
+
 def paths(batch: Batch, assigned: Assignment, by: Grain) -> Iterator[Path]:
     """The paths of some heads that have weight in a batch, head by head."""
     one_of("by", by, ("mechanism", "query", "cell"))
     for head, mechanism in assigned.items():
-        for part, given in _parts(mechanism, batch):
+        undecided = torch.ones_like(batch.scored)
+        for part in parts_of(mechanism):
+            rows = checked_pattern(part, batch)
+            given = (rows > 0) & undecided[..., None]
+            undecided = undecided & silent(rows)
             for suffix, where in _places(batch, by):
                 cells = given & where.to(given.device)
                 if cells.any():
@@ -136,15 +150,6 @@ def without(
     return result
 
 
-def _parts(mechanism: Mechanism, batch: Batch) -> Iterator[tuple[Mechanism, Bool[Tensor, "batch query key"]]]:
-    """The parts of a mechanism, each with the cells that have their weight from it."""
-    undecided = torch.ones_like(batch.scored)
-    for part in mechanism.parts or (mechanism,):
-        rows = checked_pattern(part, batch)
-        yield part, (rows > 0) & undecided[..., None]
-        undecided = undecided & silent(rows)
-
-
 def _places(batch: Batch, by: Grain) -> Iterator[tuple[str, Bool[Tensor, "query key"]]]:
     """The cells of every path of a part, and what follows the part in the name of the path."""
     n_pos = batch.inputs.shape[1]
@@ -160,7 +165,7 @@ def _places(batch: Batch, by: Grain) -> Iterator[tuple[str, Bool[Tensor, "query 
             yield (f", query {at}" if key is None else f", {batch.position_name(key)}→{at}"), cells
 
 
-def _tried(
+def _replacements(
     batch: Batch, head: Head, mechanism: Mechanism, by: Grain, fallbacks: Sequence[Mechanism]
 ) -> Iterator[dict[Path, dict[str, Tensor]]]:
     """The replacements of a head's pattern, by path and name of the fallback; a few paths at a time."""
@@ -169,9 +174,7 @@ def _tried(
     found = paths(batch, {head: mechanism}, by)
     while several := list(islice(found, N_TOGETHER)):
         every = {path: {name: without(path, rows, other) for name, other in others.items()} for path in several}
-        changed = {
-            path: {name: new for name, new in instead.items() if new is not None} for path, instead in every.items()
-        }
+        changed = {path: {n: new for n, new in instead.items() if new is not None} for path, instead in every.items()}
         if some := {path: instead for path, instead in changed.items() if instead}:
             yield some
 

@@ -7,7 +7,11 @@
 4. Every path that is left is taken out, one at a time (`paths`).
 
 The procedure is that of Musat, "Mechanism and emergence of stacked attention heads in multi-layer transformers",
-whose author chose by eye. What counts as held, as cost and as noise is fixed in `replacement`.
+whose author chose by eye. What counts as held, as cost and as noise is fixed in `losses`.
+
+Mechanisms may be *fitted*: the mean attention of a head, query by query, the same for every sequence. A mechanism
+without fitted numbers has to be simpler than these, which say whether a head looks at the content of the sequence at
+all. They show nothing about how the weights come about.
 
 *Shows* an attention circuit that is enough for the skills on this distribution, and which of its paths are needed.
 
@@ -15,35 +19,30 @@ whose author chose by eye. What counts as held, as cost and as noise is fixed in
 that look alike on this distribution cannot be distinguished. It says nothing about what MLPs and values do. A head is
 "not needed" alone if another one can stand in for it: then step 3 fails.
 
-`read_heads` puts this search, the shares and the scores of every head (`scores`) together.
+`read_heads` puts this search, the shares and the scores of every head (`analyses.attention`) together.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from typing import Any
 
+import torch
 import xarray as xr
+from jaxtyping import Float
+from torch import Tensor
 
-from mnemoscope.analyses.attention_replacement.derived import attention_of, learned_mean, learned_within
-from mnemoscope.analyses.attention_replacement.losses import Score
-from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, N_TOGETHER, Grain, removed
+from mnemoscope.analyses.attention import attention_by_mechanism, head_scores, layer_attention
+from mnemoscope.analyses.attention_replacement.losses import TOLERANCE, Bench, Head, bench
+from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, N_TOGETHER, Grain, prune, remove_paths
 from mnemoscope.analyses.attention_replacement.replacement import (
-    TOLERANCE,
-    Assignment,
-    Bench,
-    Head,
-    beaten,
-    bench,
-    by_layer,
-    control,
-    heads,
-    joint,
-    removal,
-    trial,
+    beats_control,
+    effect_of_ablation,
+    replace_one,
+    replace_together,
+    score_of_control,
 )
-from mnemoscope.analyses.attention_replacement.scores import attention_by_mechanism, head_scores
-from mnemoscope.analyses.attention_replacement.trials import Trials, trials
+from mnemoscope.analyses.attention_replacement.set_patterns import prepare_trials
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.patterns import (
@@ -54,6 +53,7 @@ from mnemoscope.core.patterns import (
     earlier,
     earlier_same,
     first,
+    fixed,
     for_slots,
     identity,
     previous,
@@ -65,75 +65,9 @@ from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.skills import Skills, halves
 
 NONE = "none"
-Own = Callable[[HookedModel, Head, Batch], Sequence[Mechanism]]
+LEARNED = "learned mean"
+Candidates = Callable[[HookedModel, Head, Batch], Sequence[Mechanism]]
 """Candidates for one head, read off a model on the sequences to choose by."""
-
-
-def speaks(mechanism: Mechanism, batch: Batch) -> bool:
-    """True if a mechanism says something about every query of a batch."""
-    return not silent(checked_pattern(mechanism, batch)).any()
-
-
-def completed(mechanisms: Sequence[Mechanism], fallbacks: Sequence[Mechanism], batch: Batch) -> list[Mechanism]:
-    """Mechanisms that say something about every query of a batch: one that does not gets each of the fallbacks."""
-    return [
-        candidate
-        for mechanism in mechanisms
-        for candidate in ([mechanism] if speaks(mechanism, batch) else [with_fallback(mechanism, f) for f in fallbacks])
-    ]
-
-
-def fitted(
-    model: HookedModel, head: Head, mechanisms: Sequence[Mechanism], fallbacks: Sequence[Mechanism], batch: Batch
-) -> list[Mechanism]:
-    """Mechanisms with weights read off the head: its mean pattern, and two kinds of fitted mechanisms.
-
-    A mechanism whose keys are the same in every sequence gets the mean weights on them. One that says nothing about
-    some queries gets the mean pattern there.
-    """
-    attention = attention_of(model, head, batch)
-    within = [learned_within(attention, mechanism, batch) for mechanism in mechanisms]
-    elsewhere = [
-        with_fallback(mechanism, learned_mean(attention, unless=mechanism.pattern(batch)))
-        for mechanism in mechanisms
-        if not speaks(mechanism, batch)
-    ]
-    own = completed([mechanism for mechanism in within if mechanism is not None], fallbacks, batch)
-    return [*own, learned_mean(attention), *elsewhere]
-
-
-def choose(
-    at: Bench, candidates: Sequence[Mechanism], own: Callable[[Head], Sequence[Mechanism]]
-) -> tuple[dict[Head, Mechanism], xr.Dataset]:
-    """The simplest mechanism of each head that surely holds the loss and, if the head is needed, beats its control.
-
-    `own` gives further candidates for a head. Returns head to mechanism, without the heads for which none will do, and
-    the trials over (layer, head, mechanism), where `rise` is NaN for what was not tried.
-    """
-    chosen: dict[Head, Mechanism] = {}
-    rows, run = [], trials(at, {})
-    for head in heads(at.model):
-        needed = at.rise(at.ablated(head)).costs(at.tolerance)
-        ordered, tried = sorted([*candidates, *own(head)], key=lambda m: (m.n_parameters, len(m.parts))), {}
-        for mechanism, after in zip(ordered, _alone(run, head, ordered, at.by.batch), strict=True):
-            change = at.rise(after)
-            holds = change.holds(at.tolerance, surely=True)
-            fits = holds and head not in chosen
-            if fits and (not needed or beaten(at, control(at, head, mechanism), after)):
-                chosen[head] = mechanism
-            tried[mechanism.name] = xr.Dataset({"rise": ("skill", change.mean.numpy()), "holds": ((), holds)})
-        row = xr.concat(tried.values(), "mechanism", data_vars="all")
-        rows.append(row.assign_coords(mechanism=list(tried), skill=at.by.names))
-    names = list(dict.fromkeys(name for row in rows for name in row.mechanism.values.tolist()))
-    absent = {"rise": float("nan"), "holds": False}
-    return chosen, by_layer([row.reindex(mechanism=names, fill_value=absent) for row in rows], at.model)
-
-
-def _alone(run: Trials, head: Head, mechanisms: Sequence[Mechanism], batch: Batch) -> Iterator[Score]:
-    """With each of some mechanisms in one head, and all other attention as it is."""
-    each = iter(mechanisms)
-    while some := [*islice(each, N_TOGETHER)]:
-        yield from run({}, head, [checked_pattern(mechanism, batch) for mechanism in some])[1]
 
 
 def reverse_engineer(
@@ -144,7 +78,6 @@ def reverse_engineer(
     skills: Skills | None = None,
     fallbacks: Sequence[Mechanism] = FALLBACKS,
     learned: bool = True,
-    own: Own | None = None,
     by: Grain = "mechanism",
     tolerance: float = TOLERANCE,
     seed: int = 0,
@@ -159,16 +92,17 @@ def reverse_engineer(
         fallbacks: What completes mechanisms that do not say something about every query, and what stands in for
             paths; each must say something about every query.
         learned: Whether to try each head's own mean pattern too, the last by its number of parameters.
-        own: More candidates for each head; those that say nothing about some queries get each of the fallbacks.
-        by: What a path is: see `remove_paths`.
+        by: A path is a part of a head's `mechanism`, one `query` position of such a part, or one `cell`.
         tolerance: By how much a loss (nats, or squared error) may rise and still count as held.
         seed: Of the permuted targets.
 
     Returns:
         A tree: `selection` has `rise` and `holds` of all that was tried, over (layer, head, mechanism). `heads` has,
         over (layer, head), `best` (the name of the mechanism, or "none"), `n_parameters` and `verdict`, and what
-        `replace_each` gives for it on the test half. `joint` is `replace_heads` with all of them, `paths` is
-        `remove_paths`; it is missing if no path is left.
+        `replace_each` gives for it on the test half. `joint` is `replace_heads` with all of them. `paths` is missing if
+        no path is left: over (path, later, skill) `loss` (nats), `accuracy`, `rise` without the path and `rise_error`,
+        with the attention of later heads `set` or `learned`; over (path, later) `costs` and `fallback`; over path
+        `needed`, `layer`, `head` and `part`, the part of its mechanism.
 
         Verdicts: `explained` (the head is needed, the mechanism holds the loss and beats its control), `not needed`
         (its ablation costs nothing: nothing to explain, whatever `best` says), `unexplained`.
@@ -177,47 +111,77 @@ def reverse_engineer(
         InputError: There is no mechanism, two share a name, one gives what could not be attention, a fallback says
             nothing about some query, or a skill is tested in no sequence of one half.
     """
-    found = search(
-        model,
-        batch,
-        mechanisms,
-        skills=skills,
-        fallbacks=fallbacks,
-        learned=learned,
-        own=own,
-        tolerance=tolerance,
-        seed=seed,
-    )
-    table = removed(found.at, found.chosen, remaining(found.chosen, found.best, fallbacks), by, fallbacks)
-    parts = found.parts
-    return xr.DataTree.from_dict(parts if table is None else {**parts, "paths": table})
+    options = {"skills": skills, "fallbacks": fallbacks, "learned": learned, "tolerance": tolerance, "seed": seed}
+    found = _search(model, batch, mechanisms, **options)
+    idle, verdicts = {fallback.name for fallback in fallbacks}, found.best.verdict.values
+    left = [h for h, mechanism in found.chosen.items() if mechanism.name not in idle or verdicts[h] != "not needed"]
+    table = remove_paths(found.at, found.chosen, left, by, fallbacks)
+    return xr.DataTree.from_dict(found.results if table is None else {**found.results, "paths": table})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Found:
-    """The results of the first three steps of the procedure.
+class Circuit:
+    """An attention circuit, and what it was found on.
 
-    `chosen` has the mechanism of each head, without the heads for which none will do. `tried` are the trials on the
-    sequences to choose by (`selection`), `best` those of the chosen mechanisms on the test half (`at`).
+    Attributes:
+        mechanisms: Of every head that was replaced, without the paths that were dropped.
+        heads: As `heads` of `reverse_engineer`.
+        joint: The loss with all mechanisms at once, before paths were dropped, as `replace_heads` gives it.
+        pruned: The same with the paths that are left.
+        paths: Of the paths that are left, taken out one at a time, as in `reverse_engineer`; none: no path is left.
+        dropped: Names of the paths that were dropped, in that order.
+    """
+
+    mechanisms: dict[Head, Mechanism]
+    heads: xr.Dataset
+    joint: xr.Dataset
+    pruned: xr.Dataset
+    paths: xr.Dataset | None
+    dropped: tuple[str, ...]
+
+
+def find_circuit(
+    model: HookedModel,
+    batch: Batch,
+    mechanisms: Sequence[Mechanism],
+    *,
+    skills: Skills | None = None,
+    fallbacks: Sequence[Mechanism] = FALLBACKS,
+    own: Candidates | None = None,
+    learned: bool = False,
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+) -> Circuit:
+    """Replace all attention by mechanisms and drop the paths that are not needed.
+
+    `own` gives more candidates for each head, from the model, the head (layer and number) and the sequences to choose
+    by; those that say nothing about some queries get each of the fallbacks. Other arguments and errors are as for
+    `reverse_engineer`. A path is a part of a head's mechanism, and also needed where only the learned attention of
+    later layers misses it.
+    """
+    options = {"skills": skills, "fallbacks": fallbacks, "learned": learned, "tolerance": tolerance, "seed": seed}
+    found = _search(model, batch, mechanisms, own=own, **options)
+    rest, dropped, table = prune(found.at, found.chosen, fallbacks)
+    heads, joint = found.results["heads"], found.results["joint"]
+    pruned = replace_together(found.at, rest)
+    return Circuit(mechanisms=rest, heads=heads, joint=joint, pruned=pruned, paths=table, dropped=dropped)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Found:
+    """The results of the first three steps of the procedure: `selection`, `heads` and `joint`.
+
+    `chosen` has the mechanism of each head, without the heads for which none will do; `best` are the trials of these on
+    the test half (`at`).
     """
 
     chosen: dict[Head, Mechanism]
-    tried: xr.Dataset
     best: xr.Dataset
-    selection: Bench
     at: Bench
-
-    @property
-    def parts(self) -> dict[str, xr.Dataset]:
-        """`selection`, `heads` and `joint` of `reverse_engineer`."""
-        return {
-            "selection": self.tried.assign_attrs(self.selection.attrs),
-            "heads": self.best.assign_attrs(self.at.attrs),
-            "joint": joint(self.at, self.chosen),
-        }
+    results: dict[str, xr.Dataset]
 
 
-def search(
+def _search(
     model: HookedModel,
     batch: Batch,
     mechanisms: Sequence[Mechanism],
@@ -225,43 +189,66 @@ def search(
     skills: Skills | None,
     fallbacks: Sequence[Mechanism],
     learned: bool,
-    own: Own | None,
-    tolerance: float,
-    seed: int,
-) -> Found:
-    """The first three steps of `reverse_engineer`, with its arguments and errors."""
+    own: Candidates | None = None,
+    **options: Any,
+) -> _Found:
+    """The first three steps of `reverse_engineer`."""
     check_names(mechanisms)
     for fallback in fallbacks:
-        if not speaks(fallback, batch):
+        if not _says_all(fallback, batch):
             raise InputError(f"fallback {fallback.name} says nothing about some queries; complete it with `otherwise`")
     first, second = halves(batch, skills)
-    prepared = partial(bench, model, reference=first[0], tolerance=tolerance, seed=seed)
+    prepared = partial(bench, model, reference=first[0], **options)
     selection, at = prepared(*first), prepared(*second)
 
     def candidates(head: Head) -> list[Mechanism]:
-        read_off = [] if own is None else completed(own(model, head, first[0]), fallbacks, first[0])
-        return [*read_off, *(fitted(model, head, mechanisms, fallbacks, first[0]) if learned else [])]
+        read_off = [] if own is None else _completed(own(model, head, first[0]), fallbacks, first[0])
+        return [*read_off, *(_fitted(model, head, mechanisms, fallbacks, first[0]) if learned else [])]
 
-    chosen, tried = choose(selection, completed(mechanisms, fallbacks, batch), candidates)
-    best = by_layer([_tested(at, head, chosen.get(head)) for head in heads(model)], model)
-    return Found(chosen=chosen, tried=tried, best=best, selection=selection, at=at)
+    chosen, tried = _choose(selection, _completed(mechanisms, fallbacks, batch), candidates)
+    best = at.by_layer([_tested(at, head, chosen.get(head)) for head in at.heads])
+    results = {
+        "selection": tried.assign_attrs(selection.attrs),
+        "heads": best.assign_attrs(at.attrs),
+        "joint": replace_together(at, chosen),
+    }
+    return _Found(chosen=chosen, best=best, at=at, results=results)
 
 
-def remaining(chosen: Assignment, tested: xr.Dataset, fallbacks: Sequence[Mechanism]) -> list[Head]:
-    """Heads that have a path left: all but those that are not needed and do no more than a fallback."""
-    idle = {fallback.name for fallback in fallbacks}
-    return [
-        head
-        for head, mechanism in chosen.items()
-        if mechanism.name not in idle or tested.verdict.values[head] != "not needed"
-    ]
+def _choose(
+    at: Bench, candidates: Sequence[Mechanism], own: Callable[[Head], Sequence[Mechanism]]
+) -> tuple[dict[Head, Mechanism], xr.Dataset]:
+    """The simplest mechanism of each head that surely holds the loss and, if the head is needed, beats its control.
+
+    `own` gives further candidates for a head. Returns head to mechanism, without the heads for which none will do, and
+    the trials over (layer, head, mechanism), where `rise` is NaN for what was not tried.
+    """
+    chosen: dict[Head, Mechanism] = {}
+    rows, run = [], prepare_trials(at, {})
+    for head in at.heads:
+        needed = at.rise(at.ablated(head)).costs(at.tolerance)
+        ordered, tried = sorted([*candidates, *own(head)], key=lambda m: (m.n_parameters, len(m.parts))), {}
+        some = (ordered[start : start + N_TOGETHER] for start in range(0, len(ordered), N_TOGETHER))
+        scores = (score for each in some for score in run({}, head, [checked_pattern(m, at.by.batch) for m in each])[1])
+        for mechanism, after in zip(ordered, scores, strict=True):
+            change = at.rise(after)
+            holds = change.holds(at.tolerance, surely=True)
+            fits = holds and head not in chosen
+            if fits and (not needed or beats_control(at, score_of_control(at, head, mechanism), after)):
+                chosen[head] = mechanism
+            tried[mechanism.name] = xr.Dataset({"rise": ("skill", change.mean.numpy()), "holds": ((), holds)})
+        row = xr.concat(tried.values(), "mechanism", data_vars="all")
+        rows.append(row.assign_coords(mechanism=list(tried), skill=at.by.names))
+    names = list(dict.fromkeys(name for row in rows for name in row.mechanism.values.tolist()))
+    absent = {"rise": float("nan"), "holds": False}
+    return chosen, at.by_layer([row.reindex(mechanism=names, fill_value=absent) for row in rows])
 
 
 def _tested(at: Bench, head: Head, mechanism: Mechanism | None) -> xr.Dataset:
     """The results of the chosen mechanism of a head on the test half."""
     ablated = at.ablated(head)
-    effect = removal(at, ablated)
-    result = trial(at, head, identity() if mechanism is None else mechanism, ablated)
+    effect = effect_of_ablation(at, ablated)
+    result = replace_one(at, head, identity() if mechanism is None else mechanism, ablated)
     if mechanism is None:  # a head that keeps its attention: nothing was tried
         result = result.where(False).assign(holds=((), False), beats_control=((), False))
     explained = bool(result.holds) and bool(result.beats_control)
@@ -271,6 +258,77 @@ def _tested(at: Bench, head: Head, mechanism: Mechanism | None) -> xr.Dataset:
         "verdict": "not needed" if not effect.needed.any() else "explained" if explained else "unexplained",
     }
     return xr.merge([result, effect]).assign({name: ((), value) for name, value in values.items()})
+
+
+def _says_all(mechanism: Mechanism, batch: Batch) -> bool:
+    """True if a mechanism says something about every query of a batch."""
+    return not silent(checked_pattern(mechanism, batch)).any()
+
+
+def _completed(mechanisms: Sequence[Mechanism], fallbacks: Sequence[Mechanism], batch: Batch) -> list[Mechanism]:
+    """Mechanisms that say something about every query of a batch: one that does not gets each of the fallbacks."""
+    return [
+        candidate
+        for mechanism in mechanisms
+        for candidate in (
+            [mechanism] if _says_all(mechanism, batch) else [with_fallback(mechanism, f) for f in fallbacks]
+        )
+    ]
+
+
+def _fitted(
+    model: HookedModel, head: Head, mechanisms: Sequence[Mechanism], fallbacks: Sequence[Mechanism], batch: Batch
+) -> list[Mechanism]:
+    """Mechanisms with weights read off the head: its mean pattern, and two kinds of fitted mechanisms.
+
+    A mechanism whose keys are the same in every sequence gets the mean weights on them. One that says nothing about
+    some queries gets the mean pattern there.
+    """
+    attention = layer_attention(model, head[0], batch)[:, head[1]]
+    within = [learned_within(attention, mechanism, batch) for mechanism in mechanisms]
+    elsewhere = [
+        with_fallback(mechanism, learned_mean(attention, unless=mechanism.pattern(batch)))
+        for mechanism in mechanisms
+        if not _says_all(mechanism, batch)
+    ]
+    own = _completed([mechanism for mechanism in within if mechanism is not None], fallbacks, batch)
+    return [*own, learned_mean(attention), *elsewhere]
+
+
+def learned_mean(
+    attention: Float[Tensor, "batch query key"], *, unless: Float[Tensor, "batch query key"] | None = None
+) -> Mechanism:
+    """The mean pattern over sequences, with one parameter less than keys for every query that it was fitted to.
+
+    With `unless`, a pattern, the mean is over the sequences about whose query this says nothing. It is over all keys
+    alike for a query about which it always says something.
+    """
+    counted = torch.ones_like(attention[..., 0]) if unless is None else silent(unless).to(attention)
+    n_pos = attention.shape[1]
+    n_sequences = counted.sum(0)[:, None]
+    even = torch.ones(n_pos, n_pos).to(attention).tril()
+    mean = torch.where(n_sequences > 0, torch.einsum("bqk,bq->qk", attention, counted), even)
+    free = int(torch.arange(n_pos, device=mean.device)[n_sequences[:, 0] > 0].sum())
+    return fixed(LEARNED, mean / mean.sum(-1, keepdim=True), n_parameters=free)
+
+
+def learned_within(attention: Float[Tensor, "batch query key"], mechanism: Mechanism, batch: Batch) -> Mechanism | None:
+    """The mean pattern on the keys that a mechanism attends to, renormalised: its weights fitted, its keys unchanged.
+
+    It has one parameter less than keys for every query. The result is None where there is nothing to fit, or nothing
+    new. The keys then depend on the sequence or are all that there are, no query has two, or the head never attends to
+    those of some query.
+    """
+    rows = checked_pattern(mechanism, batch)
+    keys = rows > 0
+    everything = torch.ones_like(keys[0]).tril()
+    if (keys != keys[:1]).any() or (keys[0].sum(-1) < 2).all() or (keys[0] == everything).all():
+        return None
+    mean = attention.mean(0) * keys[0]
+    total = mean.sum(-1, keepdim=True)
+    if (total[~silent(rows[0])] == 0).any():
+        return None
+    return fixed(f"{mechanism.name}, {LEARNED}", mean / total)
 
 
 def read_heads(
@@ -287,11 +345,10 @@ def read_heads(
         `shares`: from `attention_by_mechanism`.
         `scores`: from `head_scores`.
     """
-    mechanisms = for_slots(task.slot_size)
+    mechanisms, period = for_slots(task.slot_size), task.slot_size
     tree = reverse_engineer(model, batch, mechanisms, skills=task.skills(batch), tolerance=tolerance, seed=seed)
-    shares = attention_by_mechanism(
-        model, batch, _specific_first(task.slot_size), subgroups=task.subgroups(batch) or None, period=task.slot_size
-    )
+    subgroups = task.subgroups(batch) or None
+    shares = attention_by_mechanism(model, batch, _specific_first(period), subgroups=subgroups, period=period)
     found = {name: tree[name].to_dataset() for name in ("heads", "joint", "selection")}
     found["paths"] = tree["paths"].to_dataset() if "paths" in tree.children else xr.Dataset()
     return {**found, "shares": shares, "scores": head_scores(model, batch)}

@@ -19,9 +19,8 @@ from itertools import permutations
 
 import xarray as xr
 
-from mnemoscope.analyses.ablation.removal import Removal, ablate
-from mnemoscope.analyses.ablation.targets import components
-from mnemoscope.analyses.attention_replacement.scores import attention_by_mechanism
+from mnemoscope.analyses.ablation import Removal, ablate, components
+from mnemoscope.analyses.attention import attention_by_mechanism
 from mnemoscope.claims.testing.effect import Effect, subject_or_current, submit
 from mnemoscope.claims.testing.parts import N_PROMPTS, Component, Prompts, described, find, prompts
 from mnemoscope.core import positions

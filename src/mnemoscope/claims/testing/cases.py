@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from mnemoscope.analyses.learned_skills import accuracy_by_skill
+from mnemoscope.analyses.evaluation import accuracy_by_skill
 from mnemoscope.claims.testing.effect import Effect
 from mnemoscope.claims.verdict import Outcome
 from mnemoscope.core.errors import InputError, in_range, one_of

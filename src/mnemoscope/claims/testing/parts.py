@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from mnemoscope.analyses.ablation.head_roles import choose_roles, role_prompts
-from mnemoscope.analyses.ablation.targets import components
+from mnemoscope.analyses.ablation import components
+from mnemoscope.analyses.roles import choose_roles, role_prompts
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel, Task

@@ -184,7 +184,7 @@ def _one_sequence(
     roles = []
     for run, result in zip(pair, found, strict=True):
         of_run = result["ablation"].sel(seed=run.spec.seed) if "ablation" in result else None
-        named = {} if of_run is None else ms.analyses.named_in(of_run)
+        named = {} if of_run is None else ms.analyses.roles_of(of_run)
         roles.append({head: role for head, role in named.items() if "H" in head} or _numbered(run))
     predicted = [] if batch.has_vectors else [entry.predict(model, task, batch) for model in models]
     what = "An unseen sequence" if options.sequence is None else f"The sequence {on_one_line(options.sequence)}"

@@ -52,7 +52,7 @@ def track_all(runs: Sequence[ms.Run], jobs: int) -> None:
 
 def track_run(run: ms.Run) -> None:
     """Measure every checkpoint of a run, and keep that in its directory."""
-    from mnemoscope.analyses.evaluation import skill_trajectory
+    from mnemoscope.analyses.comparison import skill_trajectory
 
     measure = ms.report.report_of(run.spec.task).trajectory or skill_trajectory
     run.write_trajectory(ms.analyses.over_steps(run, partial(measure, task=run.spec.task, seed=run.spec.seed)))

@@ -7,7 +7,7 @@ import torch
 import xarray as xr
 
 from mnemoscope import Batch, HookedModel, InputError
-from mnemoscope.analyses import patterns_of_sequences
+from mnemoscope.analyses import named_patterns
 from mnemoscope.core import in_range
 from mnemoscope.report import plain_report
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
@@ -45,7 +45,7 @@ def parse(task: FactualRecall, text: str) -> Batch:
 
 def patterns(model: HookedModel, task: FactualRecall, batch: Batch) -> xr.Dataset:
     """The attention of every head on every sequence, with the symbols of the tokens."""
-    return patterns_of_sequences(model, batch, symbols(task))
+    return named_patterns(model, batch, symbols(task))
 
 
 def predict(model: HookedModel, task: FactualRecall, batch: Batch) -> xr.Dataset:

@@ -7,11 +7,11 @@ from functools import partial
 import xarray as xr
 
 from mnemoscope import REPORTS, HookedModel, Run, Task, generator
-from mnemoscope.analyses import induction_memories, memory_maps
 from mnemoscope.report import Page, Results, Truncation, symbols_of
 from mnemoscope.report import plain_report as plain
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import evaluate_by_class
 from mnemoscope.systems.in_context_bigrams.analyses.heads import head_attention, marked_patterns
+from mnemoscope.systems.in_context_bigrams.analyses.memories import induction_memories, memory_maps
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers, prompts
 from mnemoscope.systems.in_context_bigrams.analyses.trajectory import trajectory
 from mnemoscope.systems.in_context_bigrams.known import known_of

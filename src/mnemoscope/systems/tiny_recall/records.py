@@ -62,7 +62,7 @@ def measure(run: ms.Run, options: Interchange) -> dict[str, xr.Dataset]:
         result = compare(subject, n=options.n, n_pairs=options.n_pairs, n_random=options.n_random, split=options.split)
         found[name] = result.assign(follows=result.attrs.pop("follows"))
     named = ms.analyses.last_roles(run)
-    places = [ms.analyses.called(str(place), named) for place in found["interchange"]["place"].values]
+    places = [ms.analyses.rename_heads(str(place), named) for place in found["interchange"]["place"].values]
     found["interchange"] = found["interchange"].assign_coords(place=("variable", places))
     return found
 

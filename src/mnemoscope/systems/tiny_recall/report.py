@@ -12,8 +12,8 @@ from mnemoscope.analyses import (
     by_role,
     evaluate_splits,
     every_sequence,
-    named_in,
-    patterns_of_sequences,
+    named_patterns,
+    roles_of,
     with_roles,
 )
 from mnemoscope.report import Results, Table, bar, plain_report
@@ -49,7 +49,7 @@ def examine(model: HookedModel, task: PermutationLookup, *, seed: int) -> dict[s
     if task.n_values > MAX_ENUMERATED:
         raise InputError(f"this needs task.n_values <= {MAX_ENUMERATED}; got {task.n_values}; evaluate samples instead")
     ablation = ablate_by_role(model, task, seed=seed)
-    named = named_in(ablation)
+    named = roles_of(ablation)
     batch = task.monitor(512, split="test", generator=generator(seed, "attention"))
     return {
         "evaluation": evaluate_splits(model, task),
@@ -57,7 +57,7 @@ def examine(model: HookedModel, task: PermutationLookup, *, seed: int) -> dict[s
         "conflict": conflict(model, task),
         "ablation": ablation,
         "attention": by_role(attention_shares(model, task, batch), named),
-        "examples": with_roles(patterns_of_sequences(model, batch.select(torch.tensor([0, 512]))), named),
+        "examples": with_roles(named_patterns(model, batch.select(torch.tensor([0, 512]))), named),
     }
 
 

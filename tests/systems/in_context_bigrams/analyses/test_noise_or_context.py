@@ -2,7 +2,7 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.token_scores import skill_targets
+from mnemoscope.analyses.predictions import skill_targets
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Zero
 from mnemoscope.core.site import Site

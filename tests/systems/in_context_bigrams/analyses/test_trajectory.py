@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses import induction_memories
 from mnemoscope.models import constructed
 from mnemoscope.models.run import read_trajectory, trajectory_text
-from mnemoscope.systems.in_context_bigrams.analyses import accuracy_by_class, pattern_costs, trajectory
+from mnemoscope.systems.in_context_bigrams.analyses import (
+    accuracy_by_class,
+    induction_memories,
+    pattern_costs,
+    trajectory,
+)
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
 from mnemoscope.systems.in_context_bigrams.analyses.trajectory import RECALLED
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall

@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-import mnemoscope as ms
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models import constructed
 from mnemoscope.models.building import build
+from mnemoscope.systems.in_context_bigrams.analyses import memories
 from mnemoscope.systems.in_context_bigrams.constructed import MEMORIES, induction_memories
 from tests.support import global_generators_untouched, seeded
 
@@ -18,7 +18,7 @@ def model():
 
 
 def recalled(model):
-    return ms.analyses.induction_memories(model, n_draws=2).recall.to_numpy().tolist()
+    return memories.induction_memories(model, n_draws=2).recall.to_numpy().tolist()
 
 
 def test_matrices_are_sums_of_outer_products(model):
@@ -60,8 +60,8 @@ def test_memories_that_are_left_out_stay_random():
 
 def test_only_chosen_tokens_are_matched():
     model = induction_memories(40, N_CTX, tokens=[3, 7, 9])
-    assert float(ms.analyses.remapped_copy(model, tokens=[3, 7, 9], n_draws=2).recall) == 1
-    assert float(ms.analyses.remapped_copy(model, n_draws=2).recall) < 0.5
+    assert float(memories.remapped_copy(model, tokens=[3, 7, 9], n_draws=2).recall) == 1
+    assert float(memories.remapped_copy(model, n_draws=2).recall) < 0.5
 
 
 def test_an_unknown_memory_is_refused_and_no_global_generator_is_used():

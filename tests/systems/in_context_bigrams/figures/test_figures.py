@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses import induction_memories, memory_maps
-from mnemoscope.analyses.stacking import along
+from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.models import constructed
-from mnemoscope.systems.in_context_bigrams.analyses import marked_patterns
+from mnemoscope.systems.in_context_bigrams.analyses import induction_memories, marked_patterns, memory_maps
 from mnemoscope.systems.in_context_bigrams.figures import (
     before_and_after,
     losses,
@@ -43,7 +42,7 @@ def lines(figure, name):
 
 def test_bars_are_means_and_dots_are_seeds():
     models = {seed: random_model(n_layers=2, mlp=False, seed=seed) for seed in (100, 101)}
-    found = along("seed", {seed: induction_memories(model, n_draws=2) for seed, model in models.items()})
+    found = concatenate("seed", {seed: induction_memories(model, n_draws=2) for seed, model in models.items()})
     figure = memory_bars(found)
     bars = [trace.y[0] for trace in figure.data if trace.type == "bar"]
     dots = [trace.y for trace in figure.data if trace.type == "scatter"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.learned_skills import every_sequence
+from mnemoscope.analyses.evaluation import every_sequence
 from mnemoscope.models.subjects import Subject
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     attention_by_role,

@@ -5,7 +5,7 @@ import torch
 
 from mnemoscope.analyses.alignment import align
 from mnemoscope.analyses.interchange import random_pairs
-from mnemoscope.analyses.stacking import along
+from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.models.subjects import set_by_hand, untrained
@@ -97,7 +97,7 @@ def test_an_untrained_model_confirms_nothing():
 
 def test_results_of_several_seeds_go_together(tmp_path):
     single = {case: compared(store_and_match, case) for case in (0, 1)}
-    both = along("seed", single)
+    both = concatenate("seed", single)
     assert dict(both.score.sizes) == {"seed": 2, "causal": 2}
     assert not single[0].n.equals(single[1].n)
     assert both.sel(seed=1, drop=True).iia.equals(single[1].iia)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mnemoscope.analyses.ablation.removal import ablate
-from mnemoscope.analyses.learned_skills import accuracy_by_skill, every_sequence
+from mnemoscope.analyses.ablation import ablate
+from mnemoscope.analyses.evaluation import accuracy_by_skill, every_sequence
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.subjects import Subject
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect, all_heads, all_mlps, skills_without

@@ -1,6 +1,6 @@
 import pytest
 
-from mnemoscope.analyses.learned_skills import accuracy_by_skill
+from mnemoscope.analyses.evaluation import accuracy_by_skill
 from mnemoscope.models.constructed.stand_ins import Predictor
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.tiny_recall.claims.capacity import T18, T19, WIDTHS, elimination, measure_both

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mnemoscope.analyses.learned_skills import every_sequence
+from mnemoscope.analyses.evaluation import every_sequence
 from mnemoscope.core.presets import Configuration
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.tiny_recall.claims.memory import CLAIM, combines, measure, repeats, without_mlp, without_paths

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mnemoscope.analyses.attention import layer_attention
-from mnemoscope.analyses.learned_skills import accuracy_by_skill
+from mnemoscope.analyses.evaluation import accuracy_by_skill
 from mnemoscope.models.subjects import Subject
 from mnemoscope.systems.tiny_recall.constructed import local_binding, local_binding_circuit
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup

@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope import Batch, HookedModel, InputError, Site
-from mnemoscope.analyses import check_fits, patterns_of_sequences
+from mnemoscope.analyses import check_fits, named_patterns
 from mnemoscope.core import Mechanism, memoize, one_of
 from mnemoscope.core.patterns import attends_to, previous, uniform
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import CHUNK
@@ -137,7 +137,7 @@ def keys_of(batch: Batch) -> dict[str, _Keys]:
 def marked_patterns(model: HookedModel, batch: Batch, symbols: Sequence[str]) -> xr.Dataset:
     """Attention, tokens, and the role of each token, on sequences of in-context bigrams or noisy recall.
 
-    `symbols` are the names of all tokens. `patterns_of_sequences` gets `role` over (example, key): `trigger`; `output`,
+    `symbols` are the names of all tokens. `named_patterns` gets `role` over (example, key): `trigger`; `output`,
     the token after one; both; or `other`. Raises InputError for another task's batch or a model that is too small.
     """
     one_of("the latent that says where triggers stand", "trigger", batch.latents)
@@ -145,4 +145,4 @@ def marked_patterns(model: HookedModel, batch: Batch, symbols: Sequence[str]) ->
     output = torch.cat((torch.zeros_like(trigger[:, :1]), trigger[:, :-1]), 1)
     names = [OTHER, TRIGGER, OUTPUT, BOTH]
     roles = [[names[place] for place in row] for row in (trigger + 2 * output.int()).tolist()]
-    return patterns_of_sequences(model, batch, symbols).assign(role=(("example", "key"), roles))
+    return named_patterns(model, batch, symbols).assign(role=(("example", "key"), roles))

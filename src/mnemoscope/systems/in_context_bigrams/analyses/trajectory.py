@@ -28,15 +28,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope import Batch, HookedModel, SetPattern, Site, Task, run_with
-from mnemoscope.analyses import (
-    LEAST,
-    check_fits,
-    copied_token,
-    normalised,
-    previous_token,
-    recall_among,
-    remapped_copy,
-)
+from mnemoscope.analyses import check_fits, normalised, recall_among
 from mnemoscope.core import Mechanism
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import at_every_position, mean_over, position_classes
 from mnemoscope.systems.in_context_bigrams.analyses.feed_forward import feed_forward_bigrams
@@ -46,6 +38,12 @@ from mnemoscope.systems.in_context_bigrams.analyses.heads import (
     labelled_scores,
     logits_and_patterns,
     on_keys,
+)
+from mnemoscope.systems.in_context_bigrams.analyses.memories import (
+    LEAST,
+    copied_token,
+    previous_token,
+    remapped_copy,
 )
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers, global_bigrams, prompts
 

@@ -14,10 +14,11 @@ With five triggers one that is lost or won moves W_K^2 by a fifth: a factor asks
 from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Configuration, Gate, Subject
-from mnemoscope.analyses import LEAST, beyond_chance
+from mnemoscope.analyses import beyond_chance
 from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most
 from mnemoscope.core import one_of
 from mnemoscope.models.constructed import Course, prescribe_course, step_course
+from mnemoscope.systems.in_context_bigrams.analyses.memories import LEAST
 from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, onset, tracked
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers
 from mnemoscope.systems.in_context_bigrams.analyses.trajectory import N_MATCHED

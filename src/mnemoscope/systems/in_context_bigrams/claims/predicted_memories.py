@@ -8,10 +8,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from mnemoscope import CLAIMS, Configuration, Subject
-from mnemoscope.analyses import LEAST, Over, copied_token, previous_token, remapped_copy
 from mnemoscope.claims import GATE, Case, Explanation, Quantity, case, controls, most, table
 from mnemoscope.models import ControlMaker, set_by_hand, untrained
 from mnemoscope.models.constructed import Course, prescribe_course
+from mnemoscope.systems.in_context_bigrams.analyses.memories import (
+    LEAST,
+    Over,
+    copied_token,
+    previous_token,
+    remapped_copy,
+)
 from mnemoscope.systems.in_context_bigrams.analyses.order import tracked
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, fixed_triggers, learned
 from mnemoscope.systems.in_context_bigrams.claim_parts import MATRICES_FOLLOWED, MEMORY_SEEDS, SGD, birth

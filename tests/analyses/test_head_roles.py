@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.ablation.head_roles import ablate_by_role, choose_roles, split_halves
-from mnemoscope.analyses.ablation.removal import ablate
+from mnemoscope.analyses.ablation import ablate
+from mnemoscope.analyses.roles import ablate_by_role, choose_roles, split_halves
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.seeding import generator
 from tests.support import random_model, seeded, small_spec

@@ -1,6 +1,6 @@
 import pytest
 
-from mnemoscope.analyses.ablation.targets import heads_and_mlps, neurons, paths, positions, subsets
+from mnemoscope.analyses.ablation import heads_and_mlps, paths, positions, subsets
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
 from tests.support import random_model
@@ -9,8 +9,6 @@ from tests.support import random_model
 def test_what_can_be_removed_by_name():
     model = random_model(n_layers=2)
     assert list(heads_and_mlps(model)) == ["L0H0", "L0H1", "L1H0", "L1H1", "L0 MLP", "L1 MLP"]
-    assert len(neurons(model)) == 2 * 16
-    assert neurons(model)["L1 post neuron 3"] == (Site(kind="post", layer=1, neuron=3),)
     by_position = positions(model, 5)
     assert len(by_position) == 6 * 5
     assert by_position["L1 MLP pos 4"] == (Site(kind="mlp_out", layer=1, pos=4),)
@@ -35,7 +33,6 @@ def test_every_subset_but_the_empty_one():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: neurons(random_model(mlp=False)), "the model has no MLP and so no neurons"),
         (lambda: subsets(positions(random_model(), 5)), "the number of targets whose subsets .* from 1 to 12; got 15"),
         (lambda: paths(random_model(), 5, queries=[5]), "a query must be from 0 to 4; got 5"),
         (lambda: paths(random_model(), 5, kind="z"), "kind must be one of: scores, pattern; got 'z'"),

@@ -3,10 +3,9 @@ import pytest
 import xarray as xr
 from scipy.stats import friedmanchisquare
 
-from mnemoscope.analyses.dynamics.onsets import order_of_onsets, series, threshold_onset
-from mnemoscope.analyses.dynamics.trajectories import over_runs
+from mnemoscope.analyses.onsets import order_of_onsets, series, threshold_onset
+from mnemoscope.analyses.stacking import along_seed
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.run import Run
 
 STEPS = [0, 10, 20, 30, 50, 100]
 
@@ -81,7 +80,7 @@ def test_the_definition_is_in_the_attributes():
 
 
 def test_curves_of_a_run(tiny):
-    loss = over_runs([tiny], Run.metrics).train_loss
+    loss = along_seed([tiny], [tiny.metrics()]).train_loss
     threshold = float(loss.isel(seed=0, step=[1, 2]).mean())
     result = threshold_onset(loss, threshold, direction="fall", hold=1)
     after, by = (float(loss.sel(seed=0, step=result[name].item())) for name in ("after", "by"))

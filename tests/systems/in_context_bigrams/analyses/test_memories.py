@@ -4,24 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses import (
-    Association,
-    copied_token,
-    copying,
-    embeddings,
-    induction_memories,
-    ov_circuits,
-    previous_token,
-    product,
-    qk_circuits,
-    recall,
-    remapped_copy,
-    weight,
-)
-from mnemoscope.analyses.stacking import along
+from mnemoscope.analyses import Association, copying, embeddings, ov_circuits, product, qk_circuits, recall, weight
+from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import ParamSite
 from mnemoscope.models.constructed import associative_memory, attention_memory, induction
+from mnemoscope.systems.in_context_bigrams.analyses import (
+    copied_token,
+    induction_memories,
+    previous_token,
+    remapped_copy,
+)
 from tests.support import foreign_model, random_model, reads_back
 
 UNKNOWN: Any = "W_K"
@@ -84,7 +77,7 @@ def test_untrained_models_recall_at_chance():
         induction_memories(random_model(d_vocab=40, n_ctx=40, n_layers=2, mlp=False, d_model=32, seed=seed), n_draws=2)
         for seed in range(20)
     ]
-    mean = along("seed", dict(enumerate(found))).mean("seed")
+    mean = concatenate("seed", dict(enumerate(found))).mean("seed")
     assert (abs(mean.recall - mean.chance) < [0.03, 0.08, 0.03, 0.03]).all()
 
 
@@ -156,11 +149,11 @@ def test_tokens_can_be_chosen():
 
 def test_results_go_along_steps_and_into_a_file(tmp_path):
     models = {step: random_model(n_layers=2, seed=step) for step in (0, 100)}
-    found = along("step", {step: induction_memories(model) for step, model in models.items()})
+    found = concatenate("step", {step: induction_memories(model) for step, model in models.items()})
     assert found.recall.dims == ("step", "memory")
     assert found.attrs["weights"] == "LayerNorm folded; sigma and biases left out"
     assert reads_back(found, tmp_path / "found.nc")
-    each = along("step", {step: previous_token(model) for step, model in models.items()})
+    each = concatenate("step", {step: previous_token(model) for step, model in models.items()})
     assert each.margin.dims == ("step", "association")
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.ablation.dissociation import dissociation, dissociation_margins
-from mnemoscope.analyses.ablation.removal import ablate
+from mnemoscope.analyses.ablation import ablate
+from mnemoscope.analyses.dissociation_tables import dissociation, dissociation_margins
 from mnemoscope.core.errors import InputError
 from tests.support import random_model, seeded, small_spec
 

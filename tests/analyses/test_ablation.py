@@ -6,8 +6,7 @@ import pytest
 import scipy.stats
 import torch
 
-from mnemoscope.analyses.ablation.removal import ablate
-from mnemoscope.analyses.ablation.targets import paths
+from mnemoscope.analyses.ablation import ablate, paths
 from mnemoscope.analyses.evaluation import evaluate
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Zero

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.attention_replacement.scores import (
+from mnemoscope.analyses.attention import (
     SCORES,
     attention_by_mechanism,
     head_scores,

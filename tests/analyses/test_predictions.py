@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from mnemoscope.analyses.top_tokens import predict
+from mnemoscope.analyses.predictions import predict
 from mnemoscope.core.errors import InputError
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup

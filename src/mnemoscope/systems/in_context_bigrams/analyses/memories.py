@@ -14,12 +14,13 @@ differ: the code asks whether the right key scores highest for a query (`over="k
 whether the right query scores highest for a key (`over="queries"`). Neither leaves out keys after the query, which
 causal attention does not see; so a head may look one place back always and still not recall every position.
 
-LayerNorm is folded; sigma and biases are left out, which may change the order of the first two (`matrices`).
+LayerNorm is folded; sigma and biases are left out, which may change the order of the first two
+(`mnemoscope.analyses.product`).
 
 *Shows* which of the three links a model has learned, and, along training steps, in which order.
 
 *Does not show* that the model works by induction, or that it does not. A link may be there and unused. The behaviour
-may be there without the links, over several heads or from what MLPs write. See also `score`.
+may be there without the links, over several heads or from what MLPs write. See also `mnemoscope.analyses.recall`.
 
 `memory_maps` are the scores behind recall, as matrices to look at. A row is a query (or the token attended to), a
 column a key (or a logit). Recall asks whether the right column is the largest of its row: the diagonal, since columns
@@ -35,11 +36,16 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.head_weights import EffectiveWeights, chosen_indices, effective_weights
-from mnemoscope.analyses.memory_recall.matrices import ov, positions, qk
-from mnemoscope.analyses.memory_recall.score import Association, recall
-from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope import HookedModel, InputError
+from mnemoscope.analyses import (
+    Association,
+    chosen_indices,
+    effective_weights,
+    embeddings,
+    product,
+    recall,
+)
+from mnemoscope.core import in_range, one_of
 
 Head = tuple[int, int]
 Over = Literal["keys", "queries"]
@@ -67,13 +73,13 @@ def previous_token(
     Returns what `recall` does, over association labelled by the query's position; scores are attention scores.
     """
     weights = _weights(model, head)
-    position = positions(weights)
+    position = embeddings(model, "W_pos")
     in_range("first", first, 0, len(position) - LEAST)
     n_pos = len(position) - first if n_pos is None else n_pos
     in_range("n_pos", n_pos, LEAST, len(position) - first)
     position = position[first : first + n_pos]
     labels = tuple(range(first + 1, first + n_pos))
-    scores = qk(weights, (0, head[1]))
+    scores = product(model, "QK", layer=head[0], head=head[1])
     return _attention("previous token", weights, scores, position[1:], position[:-1], labels, over, options)
 
 
@@ -101,8 +107,8 @@ def remapped_copy(
         raise InputError(f"writer must be in an earlier layer than the head's, {head[0]}; got {writer[0]}")
     chosen = chosen_indices("tokens", tokens, len(weights.W_E))
     token = weights.W_E[chosen]
-    remapped = token @ ov(weights, (0, writer[1]))
-    scores = qk(weights, (1, head[1]))
+    remapped = token @ product(model, "OV", layer=writer[0], head=writer[1])
+    scores = product(model, "QK", layer=head[0], head=head[1])
     return _attention("remapped copy", weights, scores, token, remapped, tuple(chosen), over, options)
 
 
@@ -132,7 +138,7 @@ def copied_token(
         targets=torch.tensor(chosen),
         labels=tuple(chosen),
     )
-    found = recall(ov(weights, (0, head[1])), target, **options)
+    found = recall(product(model, "OV", layer=head[0], head=head[1]), target, **options)
     return found.assign_attrs(unit="share; score and margin: logits", **_read(weights, "OV"))
 
 
@@ -167,7 +173,7 @@ def induction_memories(
     return joined.assign_attrs(unit="share; mean_margin: attention scores or logits", n_early=early, over=over)
 
 
-def _weights(model: HookedModel, *heads: Head) -> EffectiveWeights:
+def _weights(model: HookedModel, *heads: Head) -> Any:
     for layer, head in heads:
         in_range("the layer of a head", layer, 0, model.cfg.n_layers - 1)
         in_range("the number of a head", head, 0, model.cfg.n_heads - 1)
@@ -176,7 +182,7 @@ def _weights(model: HookedModel, *heads: Head) -> EffectiveWeights:
 
 def _attention(
     name: str,
-    weights: EffectiveWeights,
+    weights: Any,
     scores: Float[Tensor, "d_model d_model"],
     queries: Float[Tensor, "association d_model"],
     keys: Float[Tensor, "association d_model"],
@@ -193,7 +199,7 @@ def _attention(
     return found.assign_attrs(unit="share; score and margin: attention scores", over=over, **_read(weights, "QK"))
 
 
-def _read(weights: EffectiveWeights, matrix: str) -> dict[str, str]:
+def _read(weights: Any, matrix: str) -> dict[str, str]:
     left_out = "; sigma and biases left out" if weights.normalised else "; biases left out"
     return {"matrix": matrix, "weights": weights.description + left_out}
 
@@ -215,13 +221,16 @@ def memory_maps(
         `previous_token` over (query, key), positions from 1 and from 0 on; `remapped_copy` over (token, copy);
         `copied_token` over (token, logit). In standard deviations of the row.
     """
-    first, second = (_weights(model, head) for head in (previous, induction))
-    chosen = chosen_indices("tokens", tokens, len(first.W_E))
-    position, token = positions(first), first.W_E[chosen]
+    weights = _weights(model, previous, induction)
+    chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+    position, token = embeddings(model, "W_pos"), weights.W_E[chosen]
+    (qk, ov), (next_qk, next_ov) = (
+        [product(model, name, layer=layer, head=head) for name in ("QK", "OV")] for layer, head in (previous, induction)
+    )
     scores = {
-        "previous_token": position[1:] @ qk(first, (0, previous[1])) @ position[:-1].T,
-        "remapped_copy": token @ qk(second, (0, induction[1])) @ (token @ ov(first, (0, previous[1]))).T,
-        "copied_token": token @ ov(second, (0, induction[1])) @ first.W_U[:, chosen],
+        "previous_token": position[1:] @ qk @ position[:-1].T,
+        "remapped_copy": token @ next_qk @ (token @ ov).T,
+        "copied_token": token @ next_ov @ weights.W_U[:, chosen],
     }
     dims = {"previous_token": ("query", "key"), "remapped_copy": ("token", "copy"), "copied_token": ("token", "logit")}
     n_pos = len(position)
@@ -229,7 +238,7 @@ def memory_maps(
     return xr.Dataset(
         {name: (dims[name], _standardised(values).cpu().numpy()) for name, values in scores.items()},
         coords={**dict.fromkeys(("token", "copy", "logit"), chosen), **coords},
-        attrs={"unit": "standard deviations of the row", "weights": first.description},
+        attrs={"unit": "standard deviations of the row", "weights": weights.description},
     )
 
 

@@ -4,10 +4,9 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.ablation.head_roles import ablate_by_role
 from mnemoscope.analyses.attention import patterns
-from mnemoscope.analyses.dynamics.trajectories import last_roles, over_runs, over_steps
-from mnemoscope.analyses.stacking import along_seed
+from mnemoscope.analyses.roles import ablate_by_role, last_roles
+from mnemoscope.analyses.stacking import along_seed, over_runs, over_steps
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run, create_run
 from mnemoscope.run.local import analyse_many
@@ -95,7 +94,7 @@ def test_a_run_without_checkpoints_is_refused(tmp_path):
         over_steps(create_run(tmp_path / "run", small_spec("v3")), accuracy)
 
 
-def test_over_runs_and_by_several_processes(tiny, tmp_path):
+def test_runs_one_by_one_and_by_several_processes(tiny, tmp_path):
     """Two seeds: the second is a copy of the first under another seed's name."""
     other = create_run(tmp_path / "other", small_spec("v3", seed=1))
     (tmp_path / "other" / "checkpoints").mkdir()
@@ -108,6 +107,6 @@ def test_over_runs_and_by_several_processes(tiny, tmp_path):
 
 
 def test_metrics_of_runs(tiny):
-    result = over_runs([tiny], Run.metrics)
+    result = along_seed([tiny], [tiny.metrics()])
     assert result.test_loss.dims == ("seed", "step")
     xr.testing.assert_equal(result.isel(seed=0, drop=True), tiny.metrics())

@@ -17,9 +17,17 @@ nothing, so a matrix may recall everything long before it is large enough to mat
 
 *Does not show* that the input ever arrives at the matrix as this vector, that what else is in the residual stream
 leaves the order as it is, or that the model makes use of it. That takes an intervention.
+
+*Which matrices.* `weight`, `product` and `embeddings` give matrices of a model, and the vectors that they should map.
+Everything is read as the next reader sees it: the gain and the centring of LayerNorm are folded into the matrices that
+read the residual stream (see `circuits.weights`), in a copy in float64. Sigma, by which LayerNorm divides, and biases
+are left out. Where the candidates are logits, sigma is one positive factor for all of them; where they are keys or
+queries, each has another sigma, so that the model's own order may be another one. Matrices act on rows.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 import xarray as xr
@@ -27,9 +35,16 @@ from jaxtyping import Float, Int
 from scipy.stats import binom, hypergeom
 from torch import Tensor
 
-from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.analyses.head_weights import chosen_indices, effective_weights
+from mnemoscope.analyses.neurons import keys_before_norm, mlp_block
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
+from mnemoscope.core.site import ParamSite
 
+Product = Literal["QK", "OV", "MLP"]
+Embedding = Literal["W_E", "W_pos", "W_U"]
+BY_HEAD = ("W_Q", "W_K", "W_V", "W_O")
 CHUNK = 2**24
 """Scores that are held at a time (128 MiB)."""
 ROUNDING = 1e-12
@@ -61,25 +76,22 @@ class Association:
                 raise InputError(f"{side} of {self.name} must be finite; they hold NaN or infinity: check the weights")
         if self.labels is not None and len(self.labels) != n:
             raise InputError(f"labels of {self.name} must be one per input, {n}; got {len(self.labels)}")
+        if self.targets is None and n != n_candidates:
+            raise InputError(
+                f"{self.name} has {n} inputs and {n_candidates} outputs; say with targets= which output belongs to "
+                "each input"
+            )
         if self.targets is None:
-            self._check_in_order()
+            if len(torch.unique(self.outputs, dim=0)) < n_candidates:
+                raise InputError(
+                    f"outputs of {self.name} must differ, since equal ones tie; give each once and say with targets= "
+                    "which inputs it belongs to"
+                )
         elif len(self.targets) != n:
             raise InputError(f"targets of {self.name} must be one per input, {n}; got {len(self.targets)}")
         else:
             for extreme in (self.targets.min(), self.targets.max()):
                 in_range(f"a target of {self.name}", int(extreme), 0, n_candidates - 1)
-
-    def _check_in_order(self) -> None:
-        if len(self.inputs) != len(self.outputs):
-            raise InputError(
-                f"{self.name} has {len(self.inputs)} inputs and {len(self.outputs)} outputs; say with targets= which "
-                "output belongs to each input"
-            )
-        if len(torch.unique(self.outputs, dim=0)) < len(self.outputs):
-            raise InputError(
-                f"outputs of {self.name} must differ, since equal ones tie; give each once and say with targets= which "
-                "inputs it belongs to"
-            )
 
 
 @torch.no_grad()
@@ -230,3 +242,66 @@ def _counts(weights: Float[Tensor, " association"] | None, n: int) -> Float[Tens
             f"weights must be one per association, {n}, finite, none negative, not all zero; got {weights}"
         )
     return weights
+
+
+@torch.no_grad()
+def weight(model: HookedModel, site: ParamSite) -> Float[Tensor, "d_in d_out"]:
+    """One weight matrix of a model, LayerNorm folded into those that read.
+
+    A `site` with a head gives the matrix of that head. W_in and W_out lead to and from the neurons, W_Q, W_K and W_V to
+    the inside of the head, W_O from there. Attention scores and logits must be products of weight matrices. Raises
+    InputError where the model is not supported, or the site is a bias, names no head, does not exist or is not finite.
+    """
+    if not site.is_matrix:
+        raise InputError(f"site must be a matrix, not a bias; got {site}; name one of the W_ weights")
+    if site.name in ("W_in", "W_out"):
+        assert site.layer is not None
+        block = mlp_block(model, site.layer)
+        found = keys_before_norm(block, model.cfg.normalization_type)[0].T if site.name == "W_in" else block.mlp.W_out
+        return found.detach().double()
+    weights = effective_weights(model, [site.layer or 0])
+    if site.name in BY_HEAD:
+        return getattr(weights, site.name)[0, _head(model, site.head, str(site))]
+    if site.name == "W_pos" and weights.W_pos is None:
+        raise InputError("the model adds no positions to the residual stream (rotary, say): take one that does")
+    return getattr(weights, site.name)
+
+
+@torch.no_grad()
+def product(model: HookedModel, name: Product, *, layer: int, head: int | None = None) -> Float[Tensor, "d_in d_out"]:
+    """A product of two weight matrices, from the residual stream to the residual stream.
+
+    `QK` is W_Q W_K^T / attn_scale, from the query's side to the key's, in attention scores. `OV` is W_V W_O. `MLP` is
+    W_in W_out, as if the activation function were the identity. Errors are those of `weight`.
+    """
+    one_of("name", name, get_args(Product))
+    if name == "MLP":
+        if head is not None:
+            raise InputError(f"an MLP has no heads; leave head out, got {head}")
+        return weight(model, ParamSite(name="W_in", layer=layer)) @ weight(model, ParamSite(name="W_out", layer=layer))
+    weights = effective_weights(model, [layer])
+    of = (0, _head(model, head, name))
+    if name == "OV":
+        return weights.W_V[of] @ weights.W_O[of]
+    return weights.W_Q[of] @ weights.W_K[of].T / weights.attn_scale[0]
+
+
+@torch.no_grad()
+def embeddings(
+    model: HookedModel, name: Embedding, chosen: Sequence[int] | None = None
+) -> Float[Tensor, "chosen d_model"]:
+    """Embeddings of tokens (`W_E`) or positions (`W_pos`), or the directions that logits read (`W_U`), as rows.
+
+    Without `chosen` all of them. Raises InputError as `weight`, and where an index is out of range.
+    """
+    one_of("name", name, get_args(Embedding))
+    matrix = weight(model, ParamSite(name=name))
+    rows = matrix.T if name == "W_U" else matrix
+    return rows[chosen_indices("chosen", chosen, len(rows))]
+
+
+def _head(model: HookedModel, head: int | None, name: str) -> int:
+    if head is None:
+        raise InputError(f"{name} is one matrix per head; name the head, from 0 to {model.cfg.n_heads - 1}")
+    in_range(f"the head of {name}", head, 0, model.cfg.n_heads - 1)
+    return head

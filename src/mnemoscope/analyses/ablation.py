@@ -7,26 +7,33 @@ mean squared error.
 
 It shows that a part is needed for a skill on this distribution, given the rest of the model as it is. It does not show
 what the part computes, and a part that another one can stand in for looks unneeded.
+
+*Targets* are names and the sites that are removed together under each, in the order of the model: `heads_and_mlps`,
+`positions`, `paths`, `subsets`, or any mapping.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
 
 import torch
 import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.ablation.targets import heads_and_mlps, labels
 from mnemoscope.analyses.forward import answer_scores, check_fits, read_at, skill_losses
 from mnemoscope.core.batch import Batch, Named
-from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Intervention, Removal, removal
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import ATTENTION, Kind, Position, Site
 from mnemoscope.core.skills import Skills, means
 from mnemoscope.engine.budget import MAX_BYTES
 from mnemoscope.interventions.recordings import Recordings, record_bytes
 from mnemoscope.interventions.run import run_at
+
+MAX_IN_SUBSETS = 12
+Targets = dict[str, tuple[Site, ...]]
 
 
 def ablate(
@@ -143,3 +150,85 @@ def _by_skill(scores: _Scores, clean: _Scores) -> dict[str, Tensor]:
     ]
     errors = [(d - d.mean()).square().mean().sqrt() / max(len(d) - 1, 1) ** 0.5 for d in changes]
     return {**result, f"{first}_error": torch.stack(errors)}
+
+
+def components(model: HookedModel) -> list[Site]:
+    """Every head (at z), then every MLP (its output), of a model."""
+    heads = [Site(kind="z", layer=n, head=h) for n in range(model.cfg.n_layers) for h in range(model.cfg.n_heads)]
+    return heads + ([] if model.cfg.attn_only else [Site(kind="mlp_out", layer=n) for n in range(model.cfg.n_layers)])
+
+
+def heads_and_mlps(model: HookedModel) -> Targets:
+    """Every head and every MLP."""
+    return _by_name(components(model))
+
+
+def positions(model: HookedModel, at: int | Sequence[Position]) -> Targets:
+    """The output of every head and every MLP at each of some positions, one at a time.
+
+    Positions are numbers, names or names of latents; an int stands for that many positions from the start.
+    """
+    places = range(at) if isinstance(at, int) else at
+    return _by_name(replace(site, pos=pos) for site in components(model) for pos in places)
+
+
+def labels(targets: Mapping[str, Sequence[Site]], batch: Batch) -> dict[str, tuple[str, list[str]]]:
+    """Tokens at each target, along `component`: `pos_token`, or `query_token` and `key_token`.
+
+    Where positions have names these are given instead, as `pos_name` and so on. An entry is empty for a target without
+    a single position. A coordinate is missing where no target has one, or neither tokens nor positions have names.
+    """
+    if batch.symbol is None and not batch.positions:
+        return {}
+    kind, names = ("name", batch.positions) if batch.positions else ("token", batch.common_tokens)
+    found = {"pos": [], "query": [], "key": []}
+    for sites in targets.values():
+        for axis, tokens in found.items():
+            at = {_place(site, axis) for site in sites}
+            pos = at.pop() if len(at) == 1 else None
+            tokens.append(names[pos] if isinstance(pos, int) else pos if isinstance(pos, str) else "")
+    return {f"{axis}_{kind}": ("component", tokens) for axis, tokens in found.items() if any(tokens)}
+
+
+def _place(site: Site, axis: str) -> Position | None:
+    if site.kind in ATTENTION:
+        return {"query": site.pos, "key": site.key}.get(axis)
+    return site.pos if axis == "pos" else None
+
+
+def paths(
+    model: HookedModel,
+    n_pos: int,
+    *,
+    kind: Kind = "scores",
+    queries: Sequence[int] | None = None,
+    names: Sequence[str] = (),
+) -> Targets:
+    """Every attention path: from one key to one query through one head.
+
+    `kind` is `scores` for the ablation `knockout` (the weight is spread over the other keys) or `pattern` for `zero`
+    (the weight is lost). With `queries` only paths to these positions are taken. `names` of all positions name the
+    paths; without them their numbers do.
+    """
+    one_of("kind", kind, ("scores", "pattern"))
+    for query in queries or ():
+        in_range("a query", query, 0, n_pos - 1)
+    places = names or range(n_pos)
+    return {
+        f"L{layer}H{head} {places[key]}→{places[query]}": (Site(kind=kind, layer=layer, head=head, pos=query, key=key),)
+        for layer in range(model.cfg.n_layers)
+        for head in range(model.cfg.n_heads)
+        for query in (range(n_pos) if queries is None else queries)
+        for key in range(query + 1)
+    }
+
+
+def subsets(targets: Mapping[str, Sequence[Site]]) -> Targets:
+    """Every set of targets but the empty one, the smaller sets first; raises InputError where these are too many."""
+    in_range("the number of targets whose subsets are formed", len(targets), 1, MAX_IN_SUBSETS)
+    chosen = [names for size in range(1, len(targets) + 1) for names in combinations(targets, size)]
+    return {" + ".join(names): tuple(site for name in names for site in targets[name]) for names in chosen}
+
+
+def _by_name(sites: Iterable[Site]) -> Targets:
+    return {str(site): (site,) for site in sites}

@@ -94,7 +94,7 @@ def test_long_lists_are_read_in_parts(monkeypatch):
         name="random", inputs=random(30, 5, seed=1), outputs=random(12, 4), targets=torch.arange(30) % 12
     )
     whole = recall(random(5, 4), target, k=3)
-    monkeypatch.setattr("mnemoscope.analyses.memory_recall.score.CHUNK", 50)
+    monkeypatch.setattr("mnemoscope.analyses.memory_recall.CHUNK", 50)
     xr.testing.assert_allclose(whole, recall(random(5, 4), target, k=3), rtol=1e-12)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.attention_replacement import trials as module
-from mnemoscope.analyses.attention_replacement.paths import remove_paths
-from mnemoscope.analyses.attention_replacement.replacement import bench
+from mnemoscope.analyses.attention_replacement import paths
+from mnemoscope.analyses.attention_replacement import set_patterns as module
+from mnemoscope.analyses.attention_replacement.losses import bench
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.patterns import Mechanism, earlier_same, identity, previous, uniform, with_fallback
@@ -38,8 +38,12 @@ def vectors(**changes):
     return perturbed(model, spec=spec), task.sample(10, split="test", generator=seeded())
 
 
+def remove_paths(model, batch, assigned, *, skills=None, **arguments):
+    return paths.remove_paths(bench(model, batch, skills), assigned, **arguments)
+
+
 def is_fast(model, batch):
-    return isinstance(module.trials(bench(model, batch, None, tolerance=0.05), {}), module.WithoutHooks)
+    return isinstance(module.prepare_trials(bench(model, batch, None), {}), module.EngineTrials)
 
 
 def both(monkeypatch, model, batch, assigned, **arguments):
@@ -108,7 +112,7 @@ def test_small_chunks_give_the_same(monkeypatch):
     model, batch = random_model(n_layers=3, mlp=True), tokens()
     whole = remove_paths(model, batch, ASSIGNED, by="query")
     monkeypatch.setattr(module, "CACHE_BYTES", 2**14)
-    fast = module.trials(bench(model, batch, None, tolerance=0.05), ASSIGNED)
+    fast = module.prepare_trials(bench(model, batch, None), ASSIGNED)
     assert len(fast._parts) > 1
     same(remove_paths(model, batch, ASSIGNED, by="query"), whole)
 
@@ -154,10 +158,10 @@ def test_a_head_that_does_not_exist_is_refused():
 def test_a_head_whose_attention_was_learned_is_set_alone(monkeypatch, read):
     """As the search for mechanisms does, with whole patterns; one that leaves rows out goes the hooked way."""
     model, batch = (random_model(n_layers=3, normalization="LN"), tokens()) if read is tokens else vectors()
-    at = bench(model, batch, None, tolerance=0.05)
+    at = bench(model, batch, None)
     patterns = [mechanism.pattern(batch) for mechanism in (WHOLE, uniform(), identity())]
-    run = module.trials(at, {})
-    assert isinstance(run, module.WithoutHooks)
+    run = module.prepare_trials(at, {})
+    assert isinstance(run, module.EngineTrials)
     for head in ((0, 1), (1, 0), (2, 1)):
         clean, fast = run({}, head, patterns)
         torch.testing.assert_close(clean.loss, at.clean.loss, atol=1e-5, rtol=0)

@@ -1,1 +1,0 @@
-"""Analyses over training steps and runs: the onset of measures, their suddenness, and their order."""
