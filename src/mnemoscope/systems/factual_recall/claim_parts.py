@@ -9,7 +9,7 @@ import xarray as xr
 from mnemoscope import Claim, Configuration, InputError, Subject
 from mnemoscope.claims import ClaimTexts
 from mnemoscope.models.constructed import Course, jump
-from mnemoscope.systems.factual_recall.analyses.stages import facts_task
+from mnemoscope.systems.factual_recall.analyses import facts_task
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 
 SOURCE = "Nichani, Lee & Bietti 2025, Understanding factual recall in transformers via associative memories"

@@ -6,7 +6,7 @@ from pathlib import Path
 from mnemoscope import Claim, HookedModel
 from mnemoscope.claims import ClaimTexts
 from mnemoscope.models.constructed import induction
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 
 TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml")
 """What the claims say of themselves, in words."""

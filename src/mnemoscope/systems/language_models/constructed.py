@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 
 import mnemoscope as ms
 from mnemoscope.models.constructed import SURE, Circuit, attend, blank, blocks, directions, embed, induction, move
-from mnemoscope.systems.language_models.words import FACTS, GLOBAL, NAMES, vocabulary
+from mnemoscope.systems.language_models.prompts import FACTS, GLOBAL, NAMES, vocabulary
 
 N_CTX = 40
 SIZE = 20.0

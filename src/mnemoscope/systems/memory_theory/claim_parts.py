@@ -12,7 +12,7 @@ import xarray as xr
 
 from mnemoscope import Claim
 from mnemoscope.claims import Case, ClaimTexts, Measured, most, table
-from mnemoscope.systems.memory_theory.analyses.exponents import LAW, PLAIN, amounts, growth, law_capacity
+from mnemoscope.systems.memory_theory.capacity import LAW, PLAIN, amounts, growth, law_capacity
 
 LEAST, LARGEST, LARGEST_MLP, LARGEST_SUM = 8, 64, 23, 512
 """Dimensions that are judged: from 2^3 by half powers to 2^6, of MLPs to 2^4.5; of sums from 2^5 to 2^9."""

@@ -12,10 +12,9 @@ from typing import Any
 from mnemoscope import Claim, Gate, ModelSpec
 from mnemoscope.claims import GATE, Case, ClaimTexts, Measured, case
 from mnemoscope.models import build
-from mnemoscope.systems.retrieval_prompts.analyses.accuracy import MOST_PROBABLE, SAMPLED, Cell, retrieval_answers
+from mnemoscope.systems.retrieval_prompts.accuracy import MOST_PROBABLE, SAMPLED, Cell, retrieval_answers
 from mnemoscope.systems.retrieval_prompts.questions import FORMULATIONS
-from mnemoscope.systems.retrieval_prompts.scoring import Sampling
-from mnemoscope.systems.retrieval_prompts.stand_ins import StandIn
+from mnemoscope.systems.retrieval_prompts.scoring import Sampling, StandIn
 
 LARGE = 7.0
 """Billions of parameters from which a model counts as large."""

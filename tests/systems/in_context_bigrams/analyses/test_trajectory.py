@@ -8,9 +8,9 @@ from mnemoscope.analyses import induction_memories
 from mnemoscope.models import constructed
 from mnemoscope.models.run import read_trajectory, trajectory_text
 from mnemoscope.systems.in_context_bigrams.analyses import accuracy_by_class, pattern_costs, trajectory
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import prompts
 from mnemoscope.systems.in_context_bigrams.analyses.trajectory import RECALLED
-from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.tasks import NoisyRecall
 from tests.support import global_generators_untouched, random_model
 from tests.systems.in_context_bigrams.analyses.test_evaluation import TASK
 

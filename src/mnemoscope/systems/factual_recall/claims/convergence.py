@@ -4,7 +4,7 @@ from mnemoscope import CLAIMS, Criterion, Subject, generator
 from mnemoscope.claims import Case, Measured, case, controls, most
 from mnemoscope.models import untrained
 from mnemoscope.models.constructed import following, predicting
-from mnemoscope.systems.factual_recall.analyses.stages import split_loss
+from mnemoscope.systems.factual_recall.analyses import split_loss
 from mnemoscope.systems.factual_recall.claim_parts import LINEAR, TEXTS, course, facts_claim, followed, task_of
 
 ZERO, STILL = 0.1, 0.9

@@ -12,7 +12,7 @@ import xarray as xr
 
 from mnemoscope import CLAIMS, Claim
 from mnemoscope.claims import Case, Measured, controls, most, table
-from mnemoscope.systems.factual_recall.analyses.scaling import (
+from mnemoscope.systems.factual_recall.analyses import (
     WIDTHS,
     WITHOUT_MLP,
     capacity,

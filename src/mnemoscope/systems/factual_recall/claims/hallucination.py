@@ -11,7 +11,7 @@ import numpy as np
 from mnemoscope import CLAIMS, Claim, Configuration, Subject
 from mnemoscope.claims import Case, Measured, case, controls, most
 from mnemoscope.models.constructed import following
-from mnemoscope.systems.factual_recall.analyses.stages import NEAR, stages
+from mnemoscope.systems.factual_recall.analyses import NEAR, stages
 from mnemoscope.systems.factual_recall.claim_parts import LINEAR, SOFTMAX, TEXTS, course, facts_claim, followed, task_of
 
 PHASE, TOGETHER = 0.25, 0.1

@@ -12,8 +12,7 @@ import numpy as np
 from mnemoscope import CLAIMS, Configuration, Gate, HookedModel, Subject
 from mnemoscope.claims import GATE, Case, Measured, case, controls, most
 from mnemoscope.models import planted, together, untrained
-from mnemoscope.systems.factual_recall.analyses.fact_memories import fact_memories
-from mnemoscope.systems.factual_recall.analyses.routes import Removed, routes, stores
+from mnemoscope.systems.factual_recall.analyses import Removed, fact_memories, routes, stores
 from mnemoscope.systems.factual_recall.claim_parts import TEXTS, facts_claim, task_of
 from mnemoscope.systems.factual_recall.constructed import fact_halves, fact_store
 from mnemoscope.systems.factual_recall.tasks import FactualRecall

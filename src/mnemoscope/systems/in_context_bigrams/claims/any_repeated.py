@@ -9,7 +9,7 @@ from mnemoscope.analyses import expected_accuracy, head_scores, repeated_tokens
 from mnemoscope.claims import GATE, Case, Measured, case, controls, most, table
 from mnemoscope.core import one_of
 from mnemoscope.models import Plant, planted, together, untrained
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import LEARNED, learned
 from mnemoscope.systems.in_context_bigrams.claim_parts import (
     FIXED_TRIGGERS,
     RANDOM_TRIGGERS,
@@ -18,7 +18,7 @@ from mnemoscope.systems.in_context_bigrams.claim_parts import (
     birth,
 )
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 from mnemoscope.systems.in_context_bigrams.triggers import by_frequency
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer, attention maps for fixed and random triggers"

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from mnemoscope import CLAIMS, Configuration, Subject
 from mnemoscope.claims import Case, Measured, case, controls, most
 from mnemoscope.models.constructed import Course, following, jump
-from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, at_step, onset
-from mnemoscope.systems.in_context_bigrams.analyses.trajectory import N_MATCHED
+from mnemoscope.systems.in_context_bigrams.analyses.trajectory import HALF, N_MATCHED, at_step, onset
 from mnemoscope.systems.in_context_bigrams.claim_parts import MEMORY_SEEDS, NEVER, SGD, TEXTS, birth
 from mnemoscope.systems.in_context_bigrams.presets import FREE_AT
 

@@ -10,8 +10,8 @@ from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
 from mnemoscope.claims import GATE, Measured, case, controls, most, table
 from mnemoscope.models import Plant, planted, together, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.causal import pattern_costs
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import LEARNED, learned, prompts
 from mnemoscope.systems.in_context_bigrams.analyses.heads import EXACT_PREVIOUS, UNIFORM, head_attention
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned, prompts
 from mnemoscope.systems.in_context_bigrams.claim_parts import (
     FIXED_TRIGGERS,
     RANDOM_TRIGGERS,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from mnemoscope import CLAIMS, Claim, Configuration, Subject
 from mnemoscope.claims import Case, Measured, case, controls, most, table
 from mnemoscope.models.constructed import Course, following, jump
-from mnemoscope.systems.in_context_bigrams.analyses.order import onset, tracked
+from mnemoscope.systems.in_context_bigrams.analyses.trajectory import onset, tracked
 from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER, SGD, TEXTS, birth
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer"

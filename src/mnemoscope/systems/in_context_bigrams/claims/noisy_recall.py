@@ -17,7 +17,7 @@ from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import (
 )
 from mnemoscope.systems.in_context_bigrams.claim_parts import TEXTS, noisy_recall
 from mnemoscope.systems.in_context_bigrams.constructed import noisy_induction
-from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.tasks import NoisyRecall
 
 GAIN = 0.25
 """Share that must move to the in-context token for a change to count."""

@@ -18,9 +18,8 @@ from mnemoscope.analyses import LEAST, beyond_chance
 from mnemoscope.claims import GATE, Case, Measured, case, controls, most
 from mnemoscope.core import one_of
 from mnemoscope.models.constructed import Course, following, jump
-from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, onset, tracked
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers
-from mnemoscope.systems.in_context_bigrams.analyses.trajectory import N_MATCHED
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import fixed_triggers
+from mnemoscope.systems.in_context_bigrams.analyses.trajectory import HALF, N_MATCHED, onset, tracked
 from mnemoscope.systems.in_context_bigrams.claim_parts import MATRICES_FOLLOWED, MEMORY_SEEDS, NEVER, SGD, TEXTS, birth
 
 MEMORIES = {

@@ -9,8 +9,7 @@ from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
 from mnemoscope.claims import Case, Measured, case, controls, most, table
 from mnemoscope.models import planted, together, untrained
 from mnemoscope.models.constructed import bigram_table
-from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class, prompts
 from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, TEXTS, any_token, birth
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer, in-context accuracy by training and test distribution"

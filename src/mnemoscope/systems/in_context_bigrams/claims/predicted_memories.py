@@ -12,11 +12,11 @@ from mnemoscope.analyses import LEAST, Over, copied_token, previous_token, remap
 from mnemoscope.claims import GATE, Case, case, controls, most, table
 from mnemoscope.models import Plant, planted, untrained
 from mnemoscope.models.constructed import Course, following
-from mnemoscope.systems.in_context_bigrams.analyses.order import tracked
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, fixed_triggers, learned
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import LEARNED, fixed_triggers, learned
+from mnemoscope.systems.in_context_bigrams.analyses.trajectory import tracked
 from mnemoscope.systems.in_context_bigrams.claim_parts import MEMORY_SEEDS, SGD, TEXTS, birth
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 
 TASK = InContextBigrams(length=128, triggers="fixed")
 ALONE = {"memories": Configuration(preset="memories", recipe=SGD)}

@@ -24,13 +24,13 @@ from mnemoscope.systems.language_models.constructed import sharing
 from mnemoscope.systems.language_models.name_circuit import (
     Patches,
     Roles,
+    attention_from_last,
     attention_to_due,
     find_roles,
     tellings,
     told_otherwise,
     written_otherwise,
 )
-from mnemoscope.systems.language_models.name_heads import attention_from_last
 from mnemoscope.systems.language_models.prompts import ASKED, CHOOSING, N_CHOOSING, N_QUESTIONS
 from mnemoscope.systems.language_models.reading import SHARE, ahead, lost, random_heads
 

@@ -17,7 +17,7 @@ from mnemoscope.systems.language_models.claim_parts import (
     leads,
 )
 from mnemoscope.systems.language_models.constructed import naming
-from mnemoscope.systems.language_models.name_heads import attention_from_last, name_copying
+from mnemoscope.systems.language_models.name_circuit import attention_from_last, name_copying
 from mnemoscope.systems.language_models.prompts import ASKED, CHOOSING, N_CHOOSING, N_QUESTIONS, REFERENCE, givers
 from mnemoscope.systems.language_models.reading import SHARE, ahead, highest, lost, n_chosen, random_heads, without
 

@@ -10,9 +10,8 @@ import xarray as xr
 from mnemoscope import CLAIMS
 from mnemoscope.claims import Measured, case, controls
 from mnemoscope.models import FIRST_PLANTED
-from mnemoscope.systems.memory_theory.analyses.associations import associations
-from mnemoscope.systems.memory_theory.analyses.capacity import MATRIX, matrix_capacity, stored
-from mnemoscope.systems.memory_theory.analyses.training import zero_matrix
+from mnemoscope.systems.memory_theory.associations import associations
+from mnemoscope.systems.memory_theory.capacity import MATRIX, matrix_capacity, stored
 from mnemoscope.systems.memory_theory.claim_parts import (
     AS_PUBLISHED,
     FEWER,
@@ -27,6 +26,7 @@ from mnemoscope.systems.memory_theory.claim_parts import (
     half_powers,
     tables,
 )
+from mnemoscope.systems.memory_theory.training import zero_matrix
 
 UPPER = 16
 """From this dimension on small sizes weigh less: 99 % of what is stored is soon no longer all of it."""

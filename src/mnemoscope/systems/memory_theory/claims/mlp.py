@@ -6,7 +6,7 @@ as many bits at every size.
 
 from mnemoscope import CLAIMS
 from mnemoscope.claims import controls
-from mnemoscope.systems.memory_theory.analyses.capacity import mlp_capacity
+from mnemoscope.systems.memory_theory.capacity import mlp_capacity
 from mnemoscope.systems.memory_theory.claim_parts import (
     AS_PUBLISHED,
     FEWER,

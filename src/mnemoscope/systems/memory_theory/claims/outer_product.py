@@ -9,13 +9,8 @@ from functools import partial
 from mnemoscope import CLAIMS
 from mnemoscope.claims import Measured, case, controls, most
 from mnemoscope.models import FIRST_PLANTED
-from mnemoscope.systems.memory_theory.analyses.associations import associations
-from mnemoscope.systems.memory_theory.analyses.outer_product import (
-    outer_capacity,
-    outer_products,
-    predicted_capacity,
-    recalled,
-)
+from mnemoscope.systems.memory_theory.associations import associations
+from mnemoscope.systems.memory_theory.capacity import outer_capacity, outer_products, predicted_capacity, recalled
 from mnemoscope.systems.memory_theory.claim_parts import (
     AS_PUBLISHED,
     FEWER,

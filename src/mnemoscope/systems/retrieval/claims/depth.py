@@ -7,7 +7,7 @@ import numpy as np
 from mnemoscope import CLAIMS, Configuration, Criterion, Subject
 from mnemoscope.claims import Case, Measured, case, controls, most, table
 from mnemoscope.models import untrained
-from mnemoscope.systems.retrieval.analyses.reach import least_layers
+from mnemoscope.systems.retrieval.analyses import least_layers
 from mnemoscope.systems.retrieval.claim_parts import TEXTS, partial_errors, retrieval
 
 DEPTHS = {f"retrieval-2-{n}-layer{'s' * (n > 1)}": n for n in (1, 2, 3)}

@@ -5,7 +5,7 @@ from functools import partial
 
 from mnemoscope import CLAIMS, Claim, Criterion
 from mnemoscope.claims import controls, most, table
-from mnemoscope.systems.retrieval.analyses.reach import Order, bound, least_layers
+from mnemoscope.systems.retrieval.analyses import Order, bound, least_layers
 from mnemoscope.systems.retrieval.claim_parts import SOURCE, TEXTS
 
 _LAYERS = "layers"

@@ -4,7 +4,7 @@ from typing import Any
 
 from mnemoscope import CLAIMS
 from mnemoscope.claims import Measured, controls
-from mnemoscope.systems.retrieval_prompts.analyses.accuracy import MOST_PROBABLE, SAMPLED, cells
+from mnemoscope.systems.retrieval_prompts.accuracy import MOST_PROBABLE, SAMPLED, cells
 from mnemoscope.systems.retrieval_prompts.claim_parts import (
     SEEN_BEFORE,
     TEXTS,

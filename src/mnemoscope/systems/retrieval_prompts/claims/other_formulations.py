@@ -4,7 +4,7 @@ from typing import Any
 
 from mnemoscope import CLAIMS
 from mnemoscope.claims import Measured, controls, most
-from mnemoscope.systems.retrieval_prompts.analyses.accuracy import MOST_PROBABLE, SAMPLED, Cell
+from mnemoscope.systems.retrieval_prompts.accuracy import MOST_PROBABLE, SAMPLED, Cell
 from mnemoscope.systems.retrieval_prompts.claim_parts import (
     TEXTS,
     N,

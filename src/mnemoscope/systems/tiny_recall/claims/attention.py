@@ -5,7 +5,7 @@ from mnemoscope.analyses import learned
 from mnemoscope.claims import EFFECT, GATE, LEARNED, case, controls, most, table
 from mnemoscope.core import one_of
 from mnemoscope.models import untrained
-from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
+from mnemoscope.systems.tiny_recall.analyses.attention import (
     AFTER_SAME_X,
     SAME_X,
     attention_by_role,

@@ -13,7 +13,7 @@ from mnemoscope.analyses import accuracy_by_skill, every_sequence, log_probs
 from mnemoscope.claims import EFFECT, GATE, Case, Measured, case, controls, most, table
 from mnemoscope.core import metrics
 from mnemoscope.models import FIRST_PLANTED, planted, together, untrained
-from mnemoscope.systems.tiny_recall.analyses.blind_reader import blind_reader
+from mnemoscope.systems.tiny_recall.analyses.predictions import blind_reader
 from mnemoscope.systems.tiny_recall.claim_parts import REPEATS, TEXTS, asked_anew, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.permutations import exchange

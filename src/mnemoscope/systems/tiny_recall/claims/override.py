@@ -24,7 +24,7 @@ from mnemoscope.claims import GATE, controls, most
 from mnemoscope.core import CHUNK, stream_seed
 from mnemoscope.core.metrics import at_target
 from mnemoscope.interventions import Recordings
-from mnemoscope.systems.tiny_recall.analyses.attention_by_role import heads_by_need
+from mnemoscope.systems.tiny_recall.analyses.attention import heads_by_need
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads
 from mnemoscope.systems.tiny_recall.claim_parts import (
     OTHER_TRAINING,

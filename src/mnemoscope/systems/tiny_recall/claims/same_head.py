@@ -9,7 +9,7 @@ from mnemoscope import CLAIMS, Gate, Subject
 from mnemoscope.analyses import copying, learned
 from mnemoscope.claims import GATE, Case, Measured, case, controls, most, table
 from mnemoscope.models import planted, together
-from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role, on_earlier_y
+from mnemoscope.systems.tiny_recall.analyses.attention import attention_by_role, on_earlier_y
 from mnemoscope.systems.tiny_recall.claim_parts import (
     OTHER_TRAINING,
     REPEATS,

@@ -1,4 +1,6 @@
-"""The attention of heads on unseen mappings, by role: the measures behind claims about attention patterns.
+"""Attention in permutation lookup: by role of the head, and by slot.
+
+The attention of heads on unseen mappings, by role: the measures behind claims about attention patterns.
 
 Sequences over unseen mappings are halved by mapping. On the fresh sequences of one half, `choose_roles` names the
 elimination head: its mean ablation costs most log-probability of the eliminated value. Means are over sequences drawn
@@ -9,19 +11,43 @@ counting the same.
 
 *Does not show* what a head contributes: patterns are correlational. Some head gets the name even in a model that has
 not learned, or in which no head is needed more than another.
+
+Shares of attention in permutation lookup, from `attention_by_mechanism`, by slot and in words of the task.
+
+For every head and every slot k, seen from x_k and from y_k, shares are means of attention on
+
+- `self`: the query itself; `previous_y`: the y just before; `earlier_y`, `earlier_x`: all earlier y, all earlier x;
+- `own_x`: the x of the same pair, from y only;
+- `same_x`, `after_same_x`: the earlier occurrence of the same x and the y after it, in the last slot of repeats only.
+
+Shares overlap: `previous_y` is part of `earlier_y`. Patterns are correlational: only an intervention shows what a head
+contributes.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 
+import numpy as np
 import torch
 import xarray as xr
+from jaxtyping import Float
 
-from mnemoscope import Batch, Subject, Task, generator
+from mnemoscope import Batch, HookedModel, Subject, Task, generator
 from mnemoscope.analyses import attention_by_mechanism, by_role, choose_roles, every_sequence
 from mnemoscope.core import kept
-from mnemoscope.core.patterns import after_earlier_same, earlier, earlier_same, identity, previous
+from mnemoscope.core.patterns import (
+    after_earlier_same,
+    attends_to,
+    earlier,
+    earlier_same,
+    identity,
+    one_hot,
+    previous,
+    same_slot,
+)
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 SKILL = "elimination"
 N_REFERENCE = 2048
@@ -86,3 +112,52 @@ def on_itself(heads: xr.Dataset, *, role: int = 1) -> xr.DataArray:
 def _from_x(values: xr.DataArray, subgroup: str) -> xr.DataArray:
     """The values for queries x of slots 2 to V."""
     return values.sel(subgroup=subgroup).isel(query=slice(2, None, 2))
+
+
+SLOT_MECHANISMS = (
+    replace(identity(), name="self"),
+    attends_to("previous_y", lambda batch, query, key: key == query // 2 * 2 - 1),
+    earlier(period=2, phase=1, name="earlier_y"),
+    attends_to("earlier_x", lambda batch, query, key: (key % 2 == 0) & (key // 2 < query // 2)),
+    replace(same_slot(), name="own_x"),
+    replace(one_hot("source_pos", query=-1), name="same_x"),
+    replace(one_hot("source_pos", query=-1, shift=1), name="after_same_x"),
+)
+TARGETS = tuple(mechanism.name for mechanism in SLOT_MECHANISMS)
+
+
+def attention_shares(model: HookedModel, task: PermutationLookup, batch: Batch) -> xr.Dataset:
+    """Mean shares of attention by subgroup, head, query (x or y) and slot.
+
+    `share` is over (subgroup, layer, head, query, slot, target), and `to_y`, the share on the y of each slot, over
+    (..., slot, source_slot). NaN where a target does not exist (the last y is not an input) or a subgroup is empty.
+    """
+    groups = task.subgroups(batch)
+    present = {name: mask for name, mask in groups.items() if mask.any()}
+    measures = ("share", "mean_pattern")
+    found = attention_by_mechanism(model, batch, SLOT_MECHANISMS, subgroups=present, period=2, measures=measures)
+    dims = ("subgroup", "layer", "head", "query", "slot")
+    result = xr.Dataset(
+        {
+            "share": ((*dims, "target"), _by_slot(found.share.values)),
+            "to_y": ((*dims, "source_slot"), _by_slot(found.mean_pattern.values[..., 1::2])),
+        },
+        coords={
+            **{name: found[name].values for name in ("subgroup", "layer", "head")},
+            "query": ["x", "y"],
+            "slot": list(range(1, task.n_values + 1)),
+            "target": list(TARGETS),
+            "source_slot": list(range(1, task.n_values)),
+        },
+        attrs={"unit": "share of attention", "n": len(batch)},
+    )
+    return result if len(present) == len(groups) else result.reindex(subgroup=list(groups))
+
+
+def _by_slot(
+    values: Float[np.ndarray, "subgroup layer head pos value"],
+) -> Float[np.ndarray, "subgroup layer head query slot value"]:
+    """The positions as x and y of each slot; NaN for the last y, which is no input."""
+    last = np.full_like(values[:, :, :, :1], np.nan)
+    pairs = np.concatenate((values, last), 3).reshape(*values.shape[:3], -1, 2, values.shape[4])
+    return pairs.swapaxes(3, 4)

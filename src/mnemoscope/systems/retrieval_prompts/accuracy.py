@@ -22,9 +22,8 @@ from scipy.stats import binomtest
 from mnemoscope import InputError
 from mnemoscope.systems.retrieval_prompts.kept import Kept
 from mnemoscope.systems.retrieval_prompts.questions import FORMULATIONS, N_CHAINS, Question, questions
-from mnemoscope.systems.retrieval_prompts.scoring import Answered, Sampling, answers
-from mnemoscope.systems.retrieval_prompts.stand_ins import StandIn
-from mnemoscope.systems.retrieval_prompts.texts import ask, takes_chat
+from mnemoscope.systems.retrieval_prompts.reading import ask, takes_chat
+from mnemoscope.systems.retrieval_prompts.scoring import Answered, Sampling, StandIn, answers
 
 CONFIDENCE = 0.95
 MOST_PROBABLE, SAMPLED = "most probable", "sampled"

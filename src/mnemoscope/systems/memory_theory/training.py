@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mnemoscope import InputError, generator
 from mnemoscope.core import in_range
-from mnemoscope.systems.memory_theory.analyses.associations import Associations
+from mnemoscope.systems.memory_theory.associations import Associations
 
 NEVER = 0
 """Number of steps of what is not stored."""

@@ -1,4 +1,6 @@
-"""Interchange: which layer holds the intermediate result that a longer composition is put together from.
+"""Measurements on models that compose functions: which layer holds which intermediate result.
+
+Interchange: which layer holds the intermediate result that a longer composition is put together from.
 
 2r hops from function i are r hops from there and r hops from function i + r. Where a model composes by doubling, the
 places of function i + r hold the second half after some layer, and others fetch it. So after each layer the residual
@@ -13,6 +15,10 @@ the one without the exchange. Chance is one in N.
 
 *Shows* that what stands there after that layer decides the second half of the answer. *Does not show* how it came
 there.
+
+The layer after which the result of every number of hops can be read linearly from the residual stream.
+
+*Shows* what could be read there. *Does not show* that the model does: `exchanged_halves` changes what stands there.
 """
 
 import torch
@@ -20,7 +26,7 @@ import xarray as xr
 from jaxtyping import Int
 from torch import Tensor
 
-from mnemoscope import Batch, HookedModel, InputError, Named, Patch, Site, run_with
+from mnemoscope import Batch, HookedModel, InputError, Named, Patch, Site, generator, probe, run_with
 from mnemoscope.systems.k_hop.tasks import KHop
 
 
@@ -86,3 +92,36 @@ def _given(
         outputs = run_with(model, base, [patch])[..., part]
         found.append(outputs[:, n * function : n * (function + 1)].argmax(-1))
     return torch.stack(found, 1)
+
+
+N_SEQUENCES = 192
+"""Half to fit and half to test on; every place of them is a row."""
+N_SHUFFLES = 3
+
+
+def readable(model: HookedModel, untrained: HookedModel, task: KHop, *, seed: int) -> xr.Dataset:
+    """One probe for all places, for every number of hops and layer, with its controls.
+
+    Over (hops, layer): `accuracy`; `untrained`, that of the same probe on the model before training; `shuffled`, with
+    labels shuffled among sequences, mean of three draws. One in N is chance.
+    """
+    batch = task.sample(N_SEQUENCES, split="test", generator=generator(seed, "readable"))
+    layers = range(model.cfg.n_layers)
+    sites = [Site(kind="resid_post", layer=layer) for layer in layers]
+    found = []
+    for hops in task.hops:
+        of_hops = probe(
+            model, batch, f"after_{hops}", sites=sites, pooled=True, controls={"untrained": untrained},
+            n_shuffles=N_SHUFFLES, seed=seed,
+        )  # fmt: skip
+        found.append(
+            xr.Dataset(
+                {
+                    "accuracy": of_hops.accuracy,
+                    "untrained": of_hops.control_score.sel(control="untrained", drop=True),
+                    "shuffled": of_hops.shuffled.mean("draw"),
+                }
+            )
+        )
+    result = xr.concat(found, xr.DataArray(list(task.hops), dims="hops", name="hops"), combine_attrs="drop")
+    return result.rename(site="layer").assign_coords(layer=list(layers)).assign_attrs(unit="share of the places")
