@@ -7,10 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mnemoscope.systems.memory_theory.analyses.associations import Associations, associations
-from mnemoscope.systems.memory_theory.analyses.capacity import MATRIX, matrix_capacity
-from mnemoscope.systems.memory_theory.analyses.exponents import law_capacity
-from mnemoscope.systems.memory_theory.analyses.search import candidates
+from mnemoscope.systems.memory_theory.associations import Associations, associations, candidates
+from mnemoscope.systems.memory_theory.capacity import MATRIX, law_capacity, matrix_capacity
 from timing import Contender, Figure, duration, interleave, ratio
 
 SIZES = {"8 to 16": (8, 11, 16), "32": (32,)}

@@ -15,8 +15,8 @@ from language import SHAPES
 from mnemoscope.models.building import from_configuration
 from mnemoscope.models.lens import HookedTransformer
 from mnemoscope.systems.retrieval_prompts.questions import Question, questions
+from mnemoscope.systems.retrieval_prompts.reading import Asked
 from mnemoscope.systems.retrieval_prompts.scoring import answers
-from mnemoscope.systems.retrieval_prompts.texts import Asked
 from timing import Figure, duration, interleave, ratio
 
 KINDS = {"equations": (133, (1, 1, 1, 1)), "lives-with": (158, (2, 2, 2, 2)), "relatives": (335, (2,) * 8 + (1,) * 8)}

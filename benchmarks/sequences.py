@@ -6,7 +6,7 @@ import numpy as np
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.seeding import generator
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 from timing import Contender, Figure, duration, interleave, ratio
 
 BATCH = 512

@@ -12,9 +12,9 @@ from mnemoscope.core.presets import preset
 from mnemoscope.models.building import build
 from mnemoscope.models.subjects import Subject
 from mnemoscope.systems.in_context_bigrams.analyses import head_attention
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import learned as learned_in_context
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import learned as learned_in_context
 from mnemoscope.systems.in_context_bigrams.claims import noisy_recall
-from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role
+from mnemoscope.systems.tiny_recall.analyses.attention import attention_by_role
 from mnemoscope.systems.tiny_recall.claims import memory
 from tests.claims.test_trials import D4, fake_run
 from tests.support import random_model, seeded, small_spec

@@ -4,7 +4,7 @@ import torch
 
 from mnemoscope.analyses.attention import patterns
 from mnemoscope.core.errors import InputError
-from mnemoscope.systems.tiny_recall.analyses.attention_shares import TARGETS, attention_shares
+from mnemoscope.systems.tiny_recall.analyses.attention import TARGETS, attention_shares
 from tests.support import foreign_model, random_model, seeded, small_spec
 
 TASK = small_spec("v3").task

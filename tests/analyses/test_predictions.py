@@ -6,7 +6,7 @@ import pytest
 
 from mnemoscope.analyses.predictions import predict
 from mnemoscope.core.errors import InputError
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import Predictor, random_model, seeded
 

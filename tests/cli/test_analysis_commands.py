@@ -13,7 +13,7 @@ from mnemoscope.cli import main
 from mnemoscope.models.constructed import induction
 from mnemoscope.records import patch
 from mnemoscope.records.record import Measured
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 from tests.cli import written
 
 COMMANDS = {

@@ -8,7 +8,7 @@ import xarray as xr
 
 from mnemoscope.cli import main
 from mnemoscope.cli.commands.sweep import read_sweep
-from mnemoscope.systems.factual_recall.analyses.scaling import FACTS, scaling_sweep
+from mnemoscope.systems.factual_recall.analyses import FACTS, scaling_sweep
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "2026-factual-recall"
 SHORT = "{recipe.n_steps: 20, recipe.batch_size: 16, recipe.metrics_every: 10, recipe.checkpoint_steps: []%s}"

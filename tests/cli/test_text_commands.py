@@ -13,7 +13,7 @@ from mnemoscope.cli import claims, main
 from mnemoscope.core.presets import SYSTEMS, System, TrainingSet
 from mnemoscope.models import zoo
 from mnemoscope.models.run import find_runs
-from mnemoscope.systems.in_context_bigrams.bigrams import count_bigrams
+from mnemoscope.systems.in_context_bigrams.markov import count_bigrams
 
 TEXT = "she sells sea shells\nby the sea shore\n" * 3
 SMALL = {

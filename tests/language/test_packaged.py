@@ -13,8 +13,8 @@ import mnemoscope as ms
 from mnemoscope.core.metrics import at_target
 from mnemoscope.models.language.sources import loaded
 from mnemoscope.systems.retrieval_prompts.questions import questions
+from mnemoscope.systems.retrieval_prompts.reading import ask
 from mnemoscope.systems.retrieval_prompts.scoring import Sampling, answers
-from mnemoscope.systems.retrieval_prompts.texts import ask
 
 pytestmark = pytest.mark.lm
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "language_model.py"

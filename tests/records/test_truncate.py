@@ -5,7 +5,7 @@ from mnemoscope.records.record import Measured
 from mnemoscope.records.truncate import Truncate, finding, rank_figure, score_table, spectrum_figure
 from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import removed, truncated
 from mnemoscope.systems.in_context_bigrams.constructed import noisy_induction
-from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.tasks import NoisyRecall
 from mnemoscope.systems.in_context_bigrams.truncation import REMOVED_HEADER, removed_rows
 from tests.records.planted import SEEDS, along
 from tests.support import seeded

@@ -5,8 +5,7 @@ from mnemoscope.analyses.stacking import over_seeds
 from mnemoscope.report.ablation import ablation_by_role
 from mnemoscope.systems.tiny_recall.analyses.predictions import predict
 from mnemoscope.systems.tiny_recall.figures import attention_by_role, prediction, training_curves
-from mnemoscope.systems.tiny_recall.report import analyse_run
-from mnemoscope.systems.tiny_recall.report_sections import floors
+from mnemoscope.systems.tiny_recall.report import analyse_run, floors
 from tests.support import Predictor
 
 

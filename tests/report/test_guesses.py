@@ -4,7 +4,7 @@ import pytest
 
 from mnemoscope.report.guesses import guess_figure, guess_table, on_one_line, symbols_of
 from mnemoscope.report.plain_report import predict
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import Predictor
 

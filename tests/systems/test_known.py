@@ -10,11 +10,10 @@ from mnemoscope.core.positions import names_of
 from mnemoscope.core.presets import preset
 from mnemoscope.models.building import untrained
 from mnemoscope.report.task_report import report_of
+from mnemoscope.systems.factual_recall.report import parse, symbols
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
-from mnemoscope.systems.factual_recall.typed import parse, symbols
 from mnemoscope.systems.in_context_bigrams.known import known_of
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
-from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams, NoisyRecall
 from mnemoscope.systems.k_hop.constructed import doubling
 from mnemoscope.systems.k_hop.tasks import KHop
 

@@ -5,6 +5,7 @@ from .claim import LEARNED as LEARNED
 from .claim import Measured as Measured
 from .claim import Quantifier as Quantifier
 from .evidence import Evidence as Evidence
+from .explanation import ClaimTexts as ClaimTexts
 from .explanation import Explanation as Explanation
 from .explanation import Quantity as Quantity
 from .judge import judge_family as judge_family

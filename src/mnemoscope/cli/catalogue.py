@@ -62,7 +62,8 @@ def claims_listed(words: tuple[str, ...]) -> Entries:
 
 def sources_digest(place: Path) -> str:
     """SHA-256, 16 digits, of the files of a guest that decide the contents of its catalogue."""
-    files = [file for file in place.rglob("*.py") if file.relative_to(place).parts[0].startswith(_HOMES)]
+    found = (*place.rglob("*.py"), *place.rglob("*.yaml"))  # the texts of claims are YAML
+    files = [file for file in found if file.relative_to(place).parts[0].startswith(_HOMES)]
     state = hashlib.sha256()
     for file in [*sorted(files), *place.glob(REGISTERED)]:
         state.update(file.relative_to(place).as_posix().encode() + b"\0")

@@ -5,9 +5,7 @@ import pytest
 import torch
 
 from mnemoscope import InputError
-from mnemoscope.systems.factual_recall.analyses.fact_memories import fact_memories
-from mnemoscope.systems.factual_recall.analyses.routes import STORES, routes, stores
-from mnemoscope.systems.factual_recall.analyses.stages import split_loss
+from mnemoscope.systems.factual_recall.analyses import STORES, fact_memories, routes, split_loss, stores
 from mnemoscope.systems.factual_recall.constructed import fact_halves, fact_store, fact_store_circuit
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 from tests.support import random_model, seeded

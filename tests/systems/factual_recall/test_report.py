@@ -1,7 +1,7 @@
 import pytest
 import xarray as xr
 
-from mnemoscope.systems.factual_recall.analyses.routes import STORES
+from mnemoscope.systems.factual_recall.analyses import STORES
 from mnemoscope.systems.factual_recall.report import stores_figure
 
 

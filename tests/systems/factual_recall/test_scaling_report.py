@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 import mnemoscope as ms
-from mnemoscope.systems.factual_recall.analyses.scaling import WIDTHS, n_parameters, scaling_sweep
+from mnemoscope.systems.factual_recall.analyses import WIDTHS, n_parameters, scaling_sweep
 from mnemoscope.systems.factual_recall.claims.growth import effects
 from mnemoscope.systems.factual_recall.scaling_report import facts_in, fitted, tables
 

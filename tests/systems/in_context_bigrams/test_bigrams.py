@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.systems.in_context_bigrams.bigrams import Bigrams, bigrams, count_bigrams, shakespeare
+from mnemoscope.systems.in_context_bigrams.markov import Bigrams, bigrams, count_bigrams, shakespeare
 
 A, B, C = map(ord, "abc")
 

@@ -3,8 +3,7 @@ import torch
 from scipy.stats import chisquare
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.systems.in_context_bigrams.bigrams import shakespeare
-from mnemoscope.systems.in_context_bigrams.markov import AliasTable, alias_table, stationary, walk
+from mnemoscope.systems.in_context_bigrams.markov import AliasTable, alias_table, shakespeare, stationary, walk
 from tests.support import seeded
 
 CHAIN = torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7], [1.0, 0.0, 0.0]], dtype=torch.double)

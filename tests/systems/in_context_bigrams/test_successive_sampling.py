@@ -4,7 +4,7 @@ from itertools import combinations, permutations
 import pytest
 import torch
 
-from mnemoscope.systems.in_context_bigrams.bigrams import shakespeare
+from mnemoscope.systems.in_context_bigrams.markov import shakespeare
 from mnemoscope.systems.in_context_bigrams.successive_sampling import Draws, inclusion
 from tests.support import seeded
 

@@ -5,7 +5,7 @@ import pytest
 
 import mnemoscope as ms
 from mnemoscope.claims.claim import CLAIMS, GATE
-from mnemoscope.systems.language_models import constructed, name_heads, prompts, reading
+from mnemoscope.systems.language_models import constructed, name_circuit, prompts, reading
 from mnemoscope.systems.language_models.prompts import givers
 
 
@@ -55,10 +55,10 @@ def test_heads_are_found_where_they_were_put():
     assert reading.by_score(model, "previous token", below=1) == [(0, 0)]
     naming = constructed.naming(0)["model"]
     batch = givers(naming, n=8, seed=0).clean
-    scores = name_heads.name_copying(naming, batch)
+    scores = name_circuit.name_copying(naming, batch)
     assert reading.highest(scores, 1) == [(2, 0)]
     assert float(scores.sel(layer=2, head=0)) == pytest.approx(1.0, abs=1e-3)
-    due, first, again = name_heads.attention_from_last(naming, batch, [(2, 0)], ("IO", "S1", "S"))
+    due, first, again = name_circuit.attention_from_last(naming, batch, [(2, 0)], ("IO", "S1", "S"))
     assert np.allclose(due, 1, atol=1e-3)
     assert np.allclose(first + again, 0, atol=1e-3)
 

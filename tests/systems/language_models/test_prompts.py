@@ -7,7 +7,7 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope.systems.language_models import constructed, prompts
-from mnemoscope.systems.language_models.words import CONFLICT, FACTS, GLOBAL, LOCAL, NAMES, STORIES, ordinary
+from mnemoscope.systems.language_models.prompts import CONFLICT, FACTS, GLOBAL, LOCAL, NAMES, STORIES, ordinary
 from tests.language_models import SPECIAL, WORDS, save
 
 

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 import mnemoscope as ms
-from mnemoscope.systems.memory_theory.analyses.exponents import law_capacity
+from mnemoscope.systems.memory_theory.capacity import law_capacity
 from mnemoscope.systems.memory_theory.claim_parts import capacities, effects
 from mnemoscope.systems.memory_theory.report import capacities_in, fitted_band, tables
 

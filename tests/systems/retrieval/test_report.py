@@ -12,8 +12,7 @@ from mnemoscope.cli import main
 from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec
 from mnemoscope.systems.retrieval.analyses import first_layers
 from mnemoscope.systems.retrieval.constructed import chain_follower
-from mnemoscope.systems.retrieval.figures import circuit_figure, place_name, reach_figure
-from mnemoscope.systems.retrieval.report import trajectory
+from mnemoscope.systems.retrieval.report import circuit_figure, place_name, reach_figure, trajectory
 from mnemoscope.systems.retrieval.tasks import Retrieval
 from tests.support import ends_with
 

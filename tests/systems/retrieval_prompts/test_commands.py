@@ -6,10 +6,9 @@ import pytest
 import xarray as xr
 
 from mnemoscope.cli import main
-from mnemoscope.systems.retrieval_prompts.analyses.accuracy import accuracies, cells, retrieval_answers
+from mnemoscope.systems.retrieval_prompts.accuracy import accuracies, cells, retrieval_answers
 from mnemoscope.systems.retrieval_prompts.figures import accuracy_figure
-from mnemoscope.systems.retrieval_prompts.scoring import Sampling
-from mnemoscope.systems.retrieval_prompts.stand_ins import StandIn
+from mnemoscope.systems.retrieval_prompts.scoring import Sampling, StandIn
 from tests.systems.retrieval_prompts import tiny
 
 COMMAND = ["prompts", "retrieval"]

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binomtest
 
 import mnemoscope as ms
-from mnemoscope.systems.retrieval_prompts import words
+from mnemoscope.systems.retrieval_prompts import questions as words
 from mnemoscope.systems.retrieval_prompts.questions import FORMULATIONS, questions
 from tests.support import global_generators_untouched
 from tests.systems.retrieval_prompts.examples import EXAMPLES

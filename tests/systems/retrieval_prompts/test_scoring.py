@@ -10,8 +10,8 @@ import torch
 import mnemoscope as ms
 from mnemoscope.systems.retrieval_prompts import reading
 from mnemoscope.systems.retrieval_prompts.questions import questions
+from mnemoscope.systems.retrieval_prompts.reading import ask
 from mnemoscope.systems.retrieval_prompts.scoring import Sampling, accepted, answers, could_become
-from mnemoscope.systems.retrieval_prompts.texts import ask
 from tests.support import global_generators_untouched
 
 MIXED = [

@@ -4,7 +4,7 @@ import pytest
 
 import mnemoscope as ms
 from mnemoscope.systems.retrieval_prompts.questions import Question, questions
-from mnemoscope.systems.retrieval_prompts.texts import ask
+from mnemoscope.systems.retrieval_prompts.reading import ask
 from tests.systems.retrieval_prompts import tiny
 
 (CITY,) = questions("lives-with", 1, difficulty=1)

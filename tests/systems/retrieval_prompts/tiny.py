@@ -16,9 +16,9 @@ from transformers import (
 )
 
 import mnemoscope as ms
-from mnemoscope.systems.retrieval_prompts import words
+from mnemoscope.systems.retrieval_prompts import questions as words
 from mnemoscope.systems.retrieval_prompts.questions import FORMULATIONS, questions
-from mnemoscope.systems.retrieval_prompts.texts import CUE
+from mnemoscope.systems.retrieval_prompts.reading import CUE
 
 SPECIAL = ("<unk>", "<bos>", "<end>")
 PIECE = r" ?[A-Za-z]{1,3}|\d|\n|[^\w\n]"

@@ -2,8 +2,7 @@
 
 import pytest
 
-from mnemoscope.systems.tiny_recall.analyses.predictions import predict
-from mnemoscope.systems.tiny_recall.answers import exact, marks
+from mnemoscope.systems.tiny_recall.analyses.predictions import exact, marks, predict
 from mnemoscope.systems.tiny_recall.figures import prediction
 from mnemoscope.systems.tiny_recall.report import prediction_tables
 from tests.support import Predictor, small_spec

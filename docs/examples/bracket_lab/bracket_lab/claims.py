@@ -1,11 +1,13 @@
 """Does the answer read the bracket that it closes, where it stands?"""
 
+from pathlib import Path
+
 import torch
 
 import mnemoscope as ms
 from bracket_lab.tasks import MatchingBrackets
-from mnemoscope.claims import EFFECT, GATE, Explanation, Quantity
-from mnemoscope.models import constructed, set_by_hand, untrained
+from mnemoscope.claims import EFFECT, GATE, ClaimTexts
+from mnemoscope.models import constructed, untrained
 
 UNITS = {"brackets": ms.Configuration(preset="brackets")}
 SHALLOW = MatchingBrackets(max_depth=2)
@@ -52,18 +54,7 @@ def by_hand() -> ms.HookedModel:
     return model
 
 
-EXPLANATION = Explanation(
-    procedure="All unseen words whose last bracket closes one that was not opened just now are answered as they are, "
-    "and with no head of any layer able to attend from the answer to that bracket.",
-    quantities={
-        EFFECT: Quantity(
-            words="the accuracy that is lost without that attention",
-            formula="accuracy − accuracy without attention to the opening bracket",
-        )
-    },
-    margins="A quarter of all answers. With less the type would reach the answer on another way in most words, such as "
-    "through the brackets in between.",
-)
+TEXTS = ClaimTexts(Path(__file__).with_suffix(".yaml"))
 CLAIM = ms.Claim(
     id="brackets-look-back",
     statement="Closing a farther bracket needs attention from the answer to it.",
@@ -79,7 +70,7 @@ CLAIM = ms.Claim(
         ms.Control(name="untrained", kind="negative", plant=untrained(UNITS)),
     ),
     measure=measure,
-    explanation=EXPLANATION,
+    explanation=TEXTS.explain("brackets-look-back"),
     factors={"split": ("train",)},
 )
 ms.CLAIMS.add(CLAIM.id, CLAIM)

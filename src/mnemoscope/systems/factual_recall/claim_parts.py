@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 import xarray as xr
 
 from mnemoscope import Claim, Configuration, InputError, Subject
+from mnemoscope.claims import ClaimTexts
 from mnemoscope.models.constructed import Course, step_course
-from mnemoscope.systems.factual_recall.analyses.stages import facts_task
+from mnemoscope.systems.factual_recall.analyses import facts_task
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 
 SOURCE = "Nichani, Lee & Bietti 2025, Understanding factual recall in transformers via associative memories"
@@ -16,6 +18,8 @@ FIRST_SEED = 16
 LINEAR = {"facts-linear": Configuration(preset="facts-linear")}
 SOFTMAX = {"facts-softmax": Configuration(preset="facts-softmax")}
 
+TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml")
+"""What the claims say of themselves, in words."""
 facts_claim = partial(Claim, system="factual-recall", source=SOURCE, first_seed=FIRST_SEED)
 
 

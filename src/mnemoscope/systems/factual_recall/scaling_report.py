@@ -5,7 +5,7 @@ import xarray as xr
 
 from mnemoscope.core import mean_interval
 from mnemoscope.report import Page, Results, Table, findings, interval, power_law_figure, spread
-from mnemoscope.systems.factual_recall.analyses.scaling import exponents, n_parameters, scaling_sweep
+from mnemoscope.systems.factual_recall.analyses import exponents, n_parameters, scaling_sweep
 
 MODELS = {"F1": "attention and MLP", "F1-attention": "attention alone"}
 """The models measured for each claim."""

@@ -1,12 +1,15 @@
 """Parts that several claims share: the two systems, and what is planted for them."""
 
 from functools import partial
+from pathlib import Path
 
 from mnemoscope import Claim, HookedModel
-from mnemoscope.claims import Quantity
+from mnemoscope.claims import ClaimTexts
 from mnemoscope.models.constructed import induction
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 
+TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml")
+"""What the claims say of themselves, in words."""
 birth = partial(Claim, system="birth")
 noisy_recall = partial(Claim, system="noisy-recall")
 
@@ -19,15 +22,8 @@ SGD = "sgd"
 MEMORY_SEEDS = 32
 """The first seed that claims about associative memories are judged on; smaller ones were looked at before."""
 
-FOLLOWED = "Checkpoints that were kept along training are measured afterwards, on 32 fresh sequences drawn by the seed."
-"""How trajectories are taken, for explanations."""
 MATRICES_FOLLOWED = "Checkpoints that were kept along training are measured afterwards, by their matrices alone."
 """The same where no prompts are needed."""
-GATE_OF_BOTH = Quantity(
-    words="the lower accuracy of the two models at triggers that have occurred before, on 64 fresh sequences each",
-    formula="min over models of acc",
-)
-"""What the gate of a claim about two models looks at."""
 
 
 def any_token() -> HookedModel:

@@ -26,11 +26,6 @@ from mnemoscope.models.constructed import (
 )
 
 
-def trigger_induction_circuit(n_tokens: int, n_ctx: int) -> CircuitParts:
-    """Names of what `trigger_induction` consists of."""
-    return induction_circuit(n_tokens, n_ctx)
-
-
 @torch.no_grad()
 def trigger_induction(n_tokens: int, n_ctx: int, *, triggers: Sequence[int], margin: float = 20.0) -> HookedTransformer:
     """As `induction`, but the second layer matches triggers only, and looks after triggers from everywhere.

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mnemoscope import PRESETS, SYSTEMS, Freeze, ModelSpec, Preset, Recipe, System, Task, TrainingSet
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
-from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams, NoisyRecall
 
 FREE_AT = 300
 """Step from which parameters that are held back move, as in the source."""

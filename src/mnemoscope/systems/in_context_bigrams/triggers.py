@@ -18,9 +18,8 @@ from torch import Tensor
 
 from mnemoscope import BaseTask, Batch, InputError
 from mnemoscope.core import in_range, one_of
-from mnemoscope.systems.in_context_bigrams.bigrams import count_bigrams
 from mnemoscope.systems.in_context_bigrams.ideal_learner import HiddenTriggers, predict
-from mnemoscope.systems.in_context_bigrams.markov import AliasTable, alias_table, walk
+from mnemoscope.systems.in_context_bigrams.markov import AliasTable, alias_table, count_bigrams, walk
 from mnemoscope.systems.in_context_bigrams.output_exchange import changes, exchange, report
 from mnemoscope.systems.in_context_bigrams.successive_sampling import Draws
 

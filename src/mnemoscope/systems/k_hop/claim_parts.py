@@ -1,10 +1,12 @@
 """Parts that several claims share: configurations, the task, and the errors that decide them."""
 
 from functools import partial
+from pathlib import Path
 
 import torch
 
 from mnemoscope import Claim, Configuration, InputError, Subject, generator
+from mnemoscope.claims import ClaimTexts
 from mnemoscope.core import metrics
 from mnemoscope.systems.k_hop.tasks import KHop
 
@@ -21,6 +23,8 @@ LEARNED, CHANCE = 0.05, 3 / 16
 knows nothing: (N - 1)/N² with N = 4."""
 ERROR = "squared error"
 
+TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml", {"n_sequences": N_SEQUENCES, "learned": LEARNED})
+"""What the claims say of themselves, in words."""
 k_hop_claim = partial(Claim, system="k-hop", source=SOURCE, first_seed=FIRST_SEED)
 
 
@@ -34,17 +38,6 @@ def task_of(subject: Subject) -> KHop:
     if not isinstance(subject.task, KHop):
         raise InputError(f"the claim is about k-fold composition; got a model of {subject.task.name}")
     return subject.task
-
-
-SQUARED_ERRORS = (
-    "A sequence shows four permutations of four symbols, and four hidden ones are the same in all; a hop applies one "
-    "of each. e(h) is the mean squared error of the entries of the answer after h hops, a one-hot vector, over all "
-    f"places of {N_SEQUENCES:,} fresh sequences drawn by the seed."
-)
-"""How models are measured, for explanations."""
-LEARNED_MEANS = (
-    ".05 is about a quarter of what is left to one who knows nothing, 3/16 = .1875; it counts as learned. 0 is perfect."
-)
 
 
 @torch.no_grad()

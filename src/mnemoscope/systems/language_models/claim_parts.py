@@ -7,25 +7,24 @@ nothing.
 """
 
 from functools import partial
+from pathlib import Path
 
 from mnemoscope import Claim
-from mnemoscope.claims import case, most
+from mnemoscope.claims import ClaimTexts, case, most
 from mnemoscope.systems.language_models.constructed import untrained
-from mnemoscope.systems.language_models.prompts import N_QUESTIONS
+from mnemoscope.systems.language_models.prompts import N_CHOOSING, N_QUESTIONS
 
 QUARTER, TENTH = 0.25, 0.1
-A_QUARTER = (
-    "A quarter of what the whole model does, the same in all of these claims and fixed before any language model was "
-    "looked at: parts that share a task evenly with the rest of the model carry no more than as many others do."
-)
-A_TENTH = "Of two sets of parts one carries a tenth of the whole more."
-RANDOM_SETS = "as many random heads of the same layers, the mean of four draws"
-"""For explanations."""
 LEAST = 1.0
 """Logits: e times as likely as the foil."""
 LEAST_ATTENTION = 0.1
 """Share of attention; even attention over 40 tokens gives 0.025 to each."""
 
+TEXTS = ClaimTexts(
+    Path(__file__).with_name("claims") / "texts.yaml",
+    {"n_questions": N_QUESTIONS, "n_choosing": N_CHOOSING, "least_attention": LEAST_ATTENTION},
+)
+"""What the claims say of themselves, in words."""
 about_models = partial(Claim, system="language-models", replicate="question", n_replicates=N_QUESTIONS, develops=False)
 UNTRAINED = case("random weights", untrained, n=2)
 carries = partial(most, direction="above", margin=QUARTER)

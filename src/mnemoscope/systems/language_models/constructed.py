@@ -26,7 +26,7 @@ from mnemoscope.models.constructed import (
     set_value_output,
     zero_model,
 )
-from mnemoscope.systems.language_models.words import FACTS, GLOBAL, NAMES, vocabulary
+from mnemoscope.systems.language_models.prompts import FACTS, GLOBAL, NAMES, vocabulary
 
 N_CTX = 40
 SIZE = 20.0

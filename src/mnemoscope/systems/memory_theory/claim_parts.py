@@ -6,12 +6,13 @@ Where fewer than two associations are stored at some size, nothing grows: slopes
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import xarray as xr
 
 from mnemoscope import Claim
-from mnemoscope.claims import Case, Explanation, Measured, Quantity, most, table
-from mnemoscope.systems.memory_theory.analyses.exponents import LAW, PLAIN, amounts, growth, law_capacity
+from mnemoscope.claims import Case, ClaimTexts, Measured, most, table
+from mnemoscope.systems.memory_theory.capacity import LAW, PLAIN, amounts, growth, law_capacity
 
 LEAST, LARGEST, LARGEST_MLP, LARGEST_SUM = 8, 64, 23, 512
 """Dimensions that are judged: from 2^3 by half powers to 2^6, of MLPs to 2^4.5; of sums from 2^5 to 2^9."""
@@ -21,7 +22,8 @@ QUARTER = 0.25
 FACTORS_OF_TWO = 2
 """N ln N may be a quarter of the parameters, or four times as many."""
 
-OWN_OUTPUTS = "every input has an output of its own"
+TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml", {"tolerance": TOLERANCE})
+"""What the claims say of themselves, in words."""
 about_capacity = partial(Claim, system="memory-theory", source="Bietti et al. 2023", replicate="draw", develops=False)
 _SLOPE = "slope"
 AS_PUBLISHED = (
@@ -31,46 +33,6 @@ AS_PUBLISHED = (
 LIKE_PARAMETERS = (most("plain", "within", TOLERANCE, _SLOPE),)
 LIKE_WIDTH = (most("width", "within", TOLERANCE, _SLOPE),)
 FEWER = (most("share", "below", QUARTER, "associations per parameter"),)
-
-
-_DRAW = (
-    "Of N associations inputs and outputs are random unit vectors of dimension d, and {outputs}; those of a smaller N "
-    "are the first of those of a larger. {memory} N is the largest number of which 99 % are answered correctly, by the "
-    "largest logit; it is searched in steps of 4.4 % and taken at d = {sizes}. The number of parameters is P = "
-    "{parameters}. Slopes are by least squares over these sizes; where fewer than two associations are stored at some "
-    "size they count as 0, and N ln N as 1."
-)
-_QUANTITIES = {
-    "law": Quantity(
-        words="how far the growth of N ln N with P is from the published law, which has slope 1",
-        formula="slope of ln(N ln N) over ln P − 1",
-    ),
-    "per_parameter": Quantity(
-        words="N ln N at the largest size as a multiple of P, in factors of two",
-        formula="log₂(N ln N ÷ P)",
-    ),
-    "plain": Quantity(
-        words="how far the growth of N is from that of the number of parameters", formula="slope of ln N over ln P − 1"
-    ),
-    "width": Quantity(
-        words="how far the growth of N is from that of the width d", formula="slope of ln N over ln P − ½"
-    ),
-    "share": Quantity(words="how many associations there are per parameter at the largest size", formula="N ÷ P"),
-}
-_MARGINS = (
-    "A slope may be .1 off, half of what tells the slopes of the law and of its nearest rival, N like P, apart at "
-    "these sizes. “About as many” leaves N ln N two factors of two, from a quarter of the parameters to four times as "
-    "many. A quarter as many associations as parameters is the bound below which the sentence is taken to be wrong "
-    "literally."
-)
-
-
-def explained(
-    memory: str, *, sizes: str, limits: str, outputs: str = OWN_OUTPUTS, parameters: str = "d²"
-) -> Explanation:
-    """The explanation for one kind of memory: what stores the associations, the dimensions judged, and limits."""
-    procedure = _DRAW.format(memory=memory, sizes=sizes, outputs=outputs, parameters=parameters)
-    return Explanation(procedure=procedure, quantities=_QUANTITIES, margins=_MARGINS, limits=limits)
 
 
 def half_powers(least: int, largest: int) -> tuple[int, ...]:

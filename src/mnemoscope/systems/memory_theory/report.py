@@ -15,7 +15,7 @@ from mnemoscope.report import (
     power_law_figure,
     spread,
 )
-from mnemoscope.systems.memory_theory.analyses.exponents import LAW, PLAIN, amounts, growth
+from mnemoscope.systems.memory_theory.capacity import LAW, PLAIN, amounts, growth
 
 MEMORIES = {"M4": "trained matrix", "M4-mlp": "trained MLP", "M4-outer": "sum of outer products"}
 """The memory measured for each claim."""

@@ -13,10 +13,14 @@ import xarray as xr
 
 from mnemoscope import Subject, generator
 from mnemoscope.claims import GATE
-from mnemoscope.systems.retrieval.analyses.chain_attention import path_name
-from mnemoscope.systems.retrieval.analyses.circuit import LEVEL, chain_circuit, path_table
-from mnemoscope.systems.retrieval.analyses.emergence import first_true_step
-from mnemoscope.systems.retrieval.analyses.reach import least_layers
+from mnemoscope.systems.retrieval.analyses import (
+    LEVEL,
+    chain_circuit,
+    first_true_step,
+    least_layers,
+    path_name,
+    path_table,
+)
 from mnemoscope.systems.retrieval.claim_parts import partial_losses, task_of
 
 N_CIRCUIT = 256

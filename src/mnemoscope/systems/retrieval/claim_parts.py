@@ -1,12 +1,14 @@
 """Parts that several claims share: configurations, the gate, and what is planted for them."""
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
 from mnemoscope import Claim, Configuration, Gate, InputError, Subject, generator
+from mnemoscope.claims import ClaimTexts
 from mnemoscope.core import metrics
 from mnemoscope.systems.retrieval.tasks import Retrieval
 
@@ -21,18 +23,12 @@ CHAINS, LAST = "retrieval-3", "retrieval-3-last"
 WHOLE_CHAIN = {CHAINS: Configuration(preset=CHAINS)}
 TASK = Retrieval(n_steps=3)
 """Of the configuration `retrieval-3`."""
+TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml", {"n_sequences": N_SEQUENCES})
+"""What the claims say of themselves, in words."""
 retrieval = partial(Claim, system="retrieval", source=SOURCE, first_seed=FIRST_SEED)
 FOLLOWS = Gate(
     statement=f"answers every symbol of the chain with a squared error of at most {LEARNED:g}", at_most=LEARNED
 )
-
-
-FRESH_ERRORS = (
-    f"A model answers {N_SEQUENCES:,} fresh sequences of four chains, drawn by the seed. E(x_j) is the mean squared "
-    "error of the entries of symbol j of a chain, a random vector. Symbols have variance 1; to know the step of a pair "
-    "and nothing else leaves .75."
-)
-"""How models are measured, for explanations."""
 
 
 def task_of(subject: Subject) -> Retrieval:

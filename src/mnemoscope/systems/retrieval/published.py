@@ -1,7 +1,7 @@
 """The figures that the source reports for the retrieval problem, beside ours.
 
 It trained 1 to 8 layers of 8 heads, 128 wide, for 10,000 steps (R2, R3, R4), and three models of 12 layers of one head,
-A to C, for 24,000 (R5, R6, R9). Its models were read by hand, ours by rule (`analyses.circuit`). A figure that was
+A to C, for 24,000 (R5, R6, R9). Its models were read by hand, ours by rule (`chain_circuit`). A figure that was
 published as a range or a bound is compared as such, seed by seed.
 """
 

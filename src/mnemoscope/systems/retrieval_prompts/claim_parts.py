@@ -6,35 +6,30 @@ the source's way, is a factor; a question that gets no acceptable answer in 20 t
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from mnemoscope import Claim, Gate, ModelSpec
-from mnemoscope.claims import GATE, Case, Measured, Quantity, case
+from mnemoscope.claims import GATE, Case, ClaimTexts, Measured, case
 from mnemoscope.models import build
-from mnemoscope.systems.retrieval_prompts.analyses.accuracy import MOST_PROBABLE, SAMPLED, Cell, retrieval_answers
+from mnemoscope.systems.retrieval_prompts.accuracy import MOST_PROBABLE, SAMPLED, Cell, retrieval_answers
 from mnemoscope.systems.retrieval_prompts.questions import FORMULATIONS
-from mnemoscope.systems.retrieval_prompts.scoring import Sampling
-from mnemoscope.systems.retrieval_prompts.stand_ins import StandIn
+from mnemoscope.systems.retrieval_prompts.scoring import Sampling, StandIn
 
 LARGE = 7.0
 """Billions of parameters from which a model counts as large."""
 N = 100
 """Questions of each kind."""
-ASKED_OF_MODELS = (
-    f"A model answers {N} questions of each kind, the same for all models, through the chat template of its tokenizer "
-    "where there is one. The answer is the acceptable one whose tokens have the largest summed log-probability, so "
-    "that every question has one; accuracy (acc) is the share that is right. "
-)
-"""How models are asked, for explanations."""
 SEEN_BEFORE = (
     "The source asked five times as many questions; here models are the replicates. It names no models: large is read "
     f"as {LARGE:g} billion parameters or more, the smallest of the common sizes of general models of that time. Seen "
     "before these criteria were fixed: eight questions each of four kinds, put to SmolLM2-135M, which does not pass "
     "the gate, to time the scoring."
 )
-PARAMETERS = Quantity(words="billions of parameters; weights that are tied count twice, as they are loaded")
 PLAIN = tuple(name for name, form in FORMULATIONS.items() if not form.conditional)
 
+TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml", {"n": N, "large": LARGE})
+"""What the claims say of themselves, in words."""
 about_large_models = partial(
     Claim,
     system="retrieval-prompts",

@@ -18,7 +18,7 @@ from mnemoscope.core import in_range
 if TYPE_CHECKING:
     import xarray as xr
 
-    from mnemoscope.systems.retrieval_prompts.analyses.accuracy import Cell
+    from mnemoscope.systems.retrieval_prompts.accuracy import Cell
     from mnemoscope.systems.retrieval_prompts.kept import Kept
 
 
@@ -74,7 +74,7 @@ def run(options: PromptsRetrieval) -> None:
     """Ask every model, print and write."""
     import xarray as xr
 
-    from mnemoscope.systems.retrieval_prompts.analyses.accuracy import accuracies, cells
+    from mnemoscope.systems.retrieval_prompts.accuracy import accuracies, cells
     from mnemoscope.systems.retrieval_prompts.figures import accuracy_figure, accuracy_table, published_table
     from mnemoscope.systems.retrieval_prompts.scoring import Sampling
 
@@ -98,7 +98,7 @@ def run(options: PromptsRetrieval) -> None:
 
 def _ask(source: str, asked: Sequence[Cell], options: PromptsRetrieval, sampling: Any) -> xr.Dataset:
     """The answers of one model; with a bar that shows how far it is."""
-    from mnemoscope.systems.retrieval_prompts.analyses.accuracy import retrieval_answers
+    from mnemoscope.systems.retrieval_prompts.accuracy import retrieval_answers
 
     kept = _kept(source, options)
     model = ms.models.named_language_model(source, device=options.device, dtype=options.dtype)

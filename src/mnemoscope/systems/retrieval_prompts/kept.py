@@ -16,7 +16,7 @@ from mnemoscope.models import write_atomically
 from mnemoscope.systems.retrieval_prompts.questions import Question
 from mnemoscope.systems.retrieval_prompts.scoring import Answered, Sampling
 
-_DECIDE = ("questions", "words", "texts", "reading", "scoring")
+_DECIDE = ("questions", "reading", "scoring")
 """Modules of this package that decide about answers."""
 
 

@@ -11,6 +11,9 @@ kingdoms and beliefs, is how the one example is read here.
 
 The difficulty D is the number of steps of a chain: D lines each in equations and lives-with, the first of which gives
 the value. In the source the difficulty of the other three is fixed.
+
+Words are those of the source's examples; the first two lists go on where those end. No word begins another one of its
+list, so that no answer is the beginning of another.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +24,47 @@ import torch
 
 from mnemoscope import InputError, generator
 from mnemoscope.core import in_range, one_of
-from mnemoscope.systems.retrieval_prompts import words
+
+LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")
+
+NAMES = (
+    "Alice", "Bob", "Charlie", "David", "Eve", "Frank", "Grace", "Henry", "Isabelle", "Jack", "Kate", "Larry", "Mary",
+    "Nick", "Olivia", "Peter", "Queen", "Rose", "Sam", "Tom", "Ursula", "Victor", "Wendy", "Xavier", "Yvonne", "Zach",
+)  # fmt: skip
+CITIES = (
+    "Amsterdam", "Berlin", "Cairo", "Delhi", "Edinburgh", "Florence", "Geneva", "Helsinki", "Istanbul", "Jakarta",
+    "Kyoto", "Lisbon", "Madrid", "Nairobi", "Oslo", "Paris", "Quito", "Rome", "Sydney", "Tokyo", "Utrecht", "Vienna",
+    "Warsaw", "Xiamen", "York", "Zagreb",
+)  # fmt: skip
+
+KINGDOMS = {"Novaria": "Novarians", "Silvania": "Silvanians", "Aurora": "Aurorans", "Florinia": "Florinians"}
+"""By kingdom, who lives there."""
+BELIEFS = {
+    "harmonianism": "Harmonianists",
+    "celestianism": "Celestianists",
+    "elysianism": "Elysianists",
+    "luminism": "Luminists",
+}
+"""By belief, who holds it."""
+MEATS = ("lamb", "chicken", "pork", "beef")
+SUBSTANCES = ("Zephyrium", "Nephryon", "Virellium", "Astralyte")
+CONDITIONS = ("Chronogy", "Synthemia", "Somnosis", "Aetherflux")
+
+PEOPLE = ("John", "Chris", "Diana", "Eve")
+RELATIVES = {
+    "mother": ("Jane", "Penny", "Nancy", "Lily"),
+    "sister": ("Olivia", "Dana", "Isabelle", "Cathy"),
+    "father": ("Ed", "Adam", "Hank", "Fred"),
+    "brother": ("Mike", "George", "Bob", "Kevin"),
+}
+"""By relation the names; whose relative each is, is drawn."""
+JOBS = {"doctor": "a doctor", "lawyer": "a lawyer", "teacher": "a teacher", "engineer": "an engineer"}
+"""By profession, what somebody works as."""
+COUNTRIES = (
+    "Argentina", "Brazil", "Canada", "Denmark", "England", "France", "Germany", "Hungary", "Italy", "Japan", "Kenya",
+    "Laos", "Mexico", "Norway", "Peru", "Qatar",
+)  # fmt: skip
+
 
 N_CHAINS = 4
 """Of the source."""
@@ -135,33 +178,33 @@ def _chains(
 
 def _equations(stream: torch.Generator, steps: int, n_chains: int) -> tuple[list[str], str, str, Sequence[str]]:
     values = [str(value) for value in range(n_chains)]
-    lines, asked, correct = _chains(stream, words.LETTERS, values, steps, "{a} = {b}", "{a} = {b}")
+    lines, asked, correct = _chains(stream, LETTERS, values, steps, "{a} = {b}", "{a} = {b}")
     end = f"What is the value of {asked}? Say directly only the numeric value, without any other words."
     return lines, end, correct, values
 
 
 def _lives_with(stream: torch.Generator, steps: int, n_chains: int) -> tuple[list[str], str, str, Sequence[str]]:
-    cities = words.CITIES[:n_chains]
-    lines, asked, correct = _chains(stream, words.NAMES, cities, steps, "{a} lives in {b}", "{a} lives with {b}")
+    cities = CITIES[:n_chains]
+    lines, asked, correct = _chains(stream, NAMES, cities, steps, "{a} lives in {b}", "{a} lives with {b}")
     end = f"Where does {asked} live? Say directly only the name of the city, without any other words."
     return lines, end, correct, cities
 
 
 def _kingdoms(stream: torch.Generator, steps: int, n_chains: int) -> tuple[list[str], str, str, Sequence[str]]:
     """Asked from the other end: the condition leads back to a name."""
-    people = sorted(words.NAMES[:n_chains])
-    kingdoms, beliefs = list(words.KINGDOMS), list(words.BELIEFS)
-    meats, substances, conditions = list(words.MEATS), list(words.SUBSTANCES), list(words.CONDITIONS)
+    people = sorted(NAMES[:n_chains])
+    kingdoms, beliefs = list(KINGDOMS), list(BELIEFS)
+    meats, substances, conditions = list(MEATS), list(SUBSTANCES), list(CONDITIONS)
     levels = [_shuffled(each, stream) for each in (people, kingdoms, beliefs, meats, substances, conditions)]
     who, where, belief, meat, substance, condition = levels
     steps_of = (
         [f"{a} lives in {b}." for a, b in zip(who, where, strict=True)],
-        [f"{words.KINGDOMS[a]} believe in {b}." for a, b in zip(where, belief, strict=True)],
-        [f"{words.BELIEFS[a]} eat {b}." for a, b in zip(belief, meat, strict=True)],
+        [f"{KINGDOMS[a]} believe in {b}." for a, b in zip(where, belief, strict=True)],
+        [f"{BELIEFS[a]} eat {b}." for a, b in zip(belief, meat, strict=True)],
         [f"{a.capitalize()} contains {b}." for a, b in zip(meat, substance, strict=True)],
         [f"{a} causes {b}." for a, b in zip(substance, condition, strict=True)],
     )
-    asked = _any(words.CONDITIONS, stream)
+    asked = _any(CONDITIONS, stream)
     lines = [line for step in steps_of for line in _shuffled(step, stream)]
     end = f"Who has {asked}? Say directly the name without other words."
     return lines, end, who[condition.index(asked)], people
@@ -171,7 +214,7 @@ def _functions(stream: torch.Generator, steps: int, n_chains: int) -> tuple[list
     """Permutations as tables, other names for them, and names for their arguments, in the order of the alphabet."""
     n = n_chains
     values = [str(value) for value in range(n)]
-    names, aliases, arguments = (words.LETTERS[i * n : (i + 1) * n] for i in range(3))
+    names, aliases, arguments = (LETTERS[i * n : (i + 1) * n] for i in range(3))
     tables = {name: _shuffled(values, stream) for name in names}
     meant = dict(zip(aliases, _shuffled(names, stream), strict=True))
     value_of = dict(zip(arguments, _shuffled(values, stream), strict=True))
@@ -185,28 +228,28 @@ def _functions(stream: torch.Generator, steps: int, n_chains: int) -> tuple[list
 
 def _relatives(stream: torch.Generator, steps: int, n_chains: int) -> tuple[list[str], str, str, Sequence[str]]:
     """A story: where somebody lives depends on the profession, which says with which relative."""
-    relatives = {relation: _shuffled(names, stream) for relation, names in words.RELATIVES.items()}
+    relatives = {relation: _shuffled(names, stream) for relation, names in RELATIVES.items()}
     everybody = [name for names in relatives.values() for name in names]
-    country = dict(zip(everybody, _shuffled(words.COUNTRIES, stream), strict=True))
-    job_of = dict(zip(words.PEOPLE, _shuffled(list(words.JOBS), stream), strict=True))
-    relation_of = dict(zip(words.JOBS, _shuffled(list(words.RELATIVES), stream), strict=True))
+    country = dict(zip(everybody, _shuffled(COUNTRIES, stream), strict=True))
+    job_of = dict(zip(PEOPLE, _shuffled(list(JOBS), stream), strict=True))
+    relation_of = dict(zip(JOBS, _shuffled(list(RELATIVES), stream), strict=True))
     lines = _shuffled([f"{name} lives in {where}." for name, where in country.items()], stream)
     lines += [
         f"{person}s {relation} is {names[i]}."
-        for i, person in enumerate(words.PEOPLE)
+        for i, person in enumerate(PEOPLE)
         for relation, names in relatives.items()
     ]
     lines += [f"{job.capitalize()}s live with their {relation}s." for job, relation in relation_of.items()]
-    lines += [f"{person} works as {words.JOBS[job]}." for person, job in job_of.items()]
-    asked = _any(words.PEOPLE, stream)
-    relative = relatives[relation_of[job_of[asked]]][words.PEOPLE.index(asked)]
+    lines += [f"{person} works as {JOBS[job]}." for person, job in job_of.items()]
+    asked = _any(PEOPLE, stream)
+    relative = relatives[relation_of[job_of[asked]]][PEOPLE.index(asked)]
     end = f"Where does {asked} live? Say directly only the name, without any other words."
-    return lines, end, country[relative], words.COUNTRIES
+    return lines, end, country[relative], COUNTRIES
 
 
 FORMULATIONS = {
-    "equations": Formulation(write=_equations, grows=True, largest=len(words.LETTERS)),
-    "lives-with": Formulation(write=_lives_with, grows=True, largest=len(words.NAMES)),
+    "equations": Formulation(write=_equations, grows=True, largest=len(LETTERS)),
+    "lives-with": Formulation(write=_lives_with, grows=True, largest=len(NAMES)),
     "kingdoms": Formulation(write=_kingdoms),
     "functions": Formulation(write=_functions, conditional=True),
     "relatives": Formulation(write=_relatives, conditional=True),

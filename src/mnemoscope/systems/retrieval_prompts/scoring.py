@@ -13,6 +13,7 @@ as it is the beginning of no acceptable answer.
 Source: Mușat, section 4.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +25,9 @@ from torch import Tensor
 from mnemoscope import InputError, generator
 from mnemoscope.core import in_range
 from mnemoscope.models import HookedTransformer
-from mnemoscope.systems.retrieval_prompts.questions import Question
+from mnemoscope.systems.retrieval_prompts.questions import FORMULATIONS, Question
 from mnemoscope.systems.retrieval_prompts.reading import (
+    Asked,
     Read,
     batches,
     budget,
@@ -36,7 +38,6 @@ from mnemoscope.systems.retrieval_prompts.reading import (
     row_bytes,
     rows_of,
 )
-from mnemoscope.systems.retrieval_prompts.texts import Asked
 
 _ROOM = 3
 """Tokens of a sampled answer beyond those of the longest acceptable one: a line break before it, a full stop, the
@@ -205,3 +206,37 @@ def could_become(text: str, acceptable: Sequence[str]) -> bool:
     if "\n" in begun:
         return False
     return any(f"{answer}.".casefold().startswith(begun.rstrip().casefold()) for answer in acceptable)
+
+
+_SURE = math.log(0.9)
+"""Log-probability of the answer that a stand-in gives."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StandIn:
+    """Right with a probability, and otherwise any of the other acceptable answers; what it does not know it guesses."""
+
+    share: float
+    """Of questions that it answers rightly, in expectation."""
+    knows: tuple[str, ...] = tuple(FORMULATIONS)
+    """Formulations."""
+    seed: int = 0
+    n_parameters: float = 1e10
+    """As many as it claims to have."""
+
+    def answers(self, questions: Sequence[Question], sampling: Sampling | None = None) -> Iterator[list[Answered]]:
+        """All answers at once; a sampled one is the same, at the first try."""
+        yield [self._answered(question, sampling is not None) for question in questions]
+
+    def _answered(self, question: Question, sampled: bool) -> Answered:
+        named = (question.formulation, str(question.difficulty), question.seed, question.number)
+        stream = generator(self.seed, "stand-in", *named)
+        share = self.share if question.formulation in self.knows else 1 / len(question.acceptable)
+        others = [answer for answer in question.acceptable if answer != question.correct]
+        right = bool(torch.rand(1, generator=stream) < share)
+        other = others[int(torch.randint(len(others), (1,), generator=stream))]
+        said = question.correct if right else other
+        rest = math.log(0.1 / len(others))
+        log_probs = tuple(_SURE if answer == said else rest for answer in question.acceptable)
+        drawn = {"sampled": said, "tries": 1} if sampled else {}
+        return Answered(question=question, log_probs=log_probs, **drawn)

@@ -7,7 +7,7 @@ eliminates (one value is not used yet) or, if x repeats, recalls (its y was show
   `zoo`, trained models.
 - Measurements: `analyses`. Ground truth: `constructed`, models with weights set by hand, one per hypothetical
   mechanism.
-- Output: `tables` and `figures` show results; `report` and `report_sections` put those of runs on a page.
+- Output: `figures` show results, as rows of text too; `report` puts those of runs on a page.
 
 `claims` has one module per question, with its rivals, put together from `claim_parts`:
 

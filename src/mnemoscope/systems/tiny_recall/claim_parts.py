@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from mnemoscope import Claim, Configuration, HookedModel
-from mnemoscope.claims import LEARNED, Case, case
+from mnemoscope.claims import LEARNED, Case, ClaimTexts, case
 from mnemoscope.models import set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
@@ -30,6 +31,8 @@ GUESS = 0.25
 """Recall of a guess among the four values used before."""
 RECALLS = (GUESS + 1) / 2
 """Recall from which a model is nearer to one that recalls than to one that guesses."""
+TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml", {"recalls": RECALLS})
+"""What the claims say of themselves, in words."""
 of_v3 = partial(tiny_recall, units=V3, gate=LEARNED, n_replicates=32)
 """A claim about a mechanism of v3, where it has learned both skills."""
 
@@ -41,21 +44,3 @@ def as_v3(name: str, make: Callable[[], HookedModel], *, n: int = 4) -> Case:
 
 UNTRAINED = case("untrained", untrained(V3))
 """In the place of v3."""
-SHOWN = (
-    "A sequence x1 y1 … x5 y5 shows one of the 24 permutations that the seed keeps out of training (unseen mappings). "
-    "Its last x is new (a fresh sequence) or an earlier one again (a repeat)."
-)
-"""What the prompts are; explanations begin with it."""
-ELIMINATION_HEAD = (
-    "The elimination head is the one whose output z, replaced by its mean over 2,048 sequences drawn as the task draws "
-    "them over unseen mappings, costs most log-probability of the last answer on the 1,440 fresh sequences over one "
-    "half of the unseen mappings."
-)
-"""How heads get their names."""
-COMES_ACROSS = (
-    "d is the logit of the right answer of a sequence minus that of its partner. The partner is run with the output z "
-    "of head h taken from the sequence. The share of the difference that comes across is (mean d of the partner with "
-    "this z − mean d of the partner) ÷ (mean d of the sequences − mean d of the partner), and 0 where the difference "
-    "is no more than noise."
-)
-"""What a head carries between minimal pairs of prompts."""

@@ -5,8 +5,7 @@ import torch
 
 from mnemoscope import InputError, generator
 from mnemoscope.models import build
-from mnemoscope.systems.factual_recall.analyses.attending import PATTERNS, attending
-from mnemoscope.systems.factual_recall.analyses.routes import routes
+from mnemoscope.systems.factual_recall.analyses import PATTERNS, attending, routes
 from mnemoscope.systems.factual_recall.constructed import fact_store
 from mnemoscope.systems.factual_recall.presets import GRID
 from mnemoscope.systems.factual_recall.tasks import FactualRecall

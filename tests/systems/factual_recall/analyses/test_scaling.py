@@ -6,7 +6,7 @@ import xarray as xr
 
 from mnemoscope import InputError
 from mnemoscope.run import configurations
-from mnemoscope.systems.factual_recall.analyses.scaling import WIDTHS, WITHOUT_MLP, capacity, exponents, scaling_sweep
+from mnemoscope.systems.factual_recall.analyses import WIDTHS, WITHOUT_MLP, capacity, exponents, scaling_sweep
 
 
 @pytest.mark.parametrize(("mlp", "per_width"), [(True, 12), (False, 16)])

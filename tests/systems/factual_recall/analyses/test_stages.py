@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope import InputError, constructed, preset
-from mnemoscope.systems.factual_recall.analyses.stages import split_loss, stages, trajectory
+from mnemoscope.systems.factual_recall.analyses import split_loss, stages, trajectory
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 from tests.support import random_model, seeded
 

@@ -15,9 +15,8 @@ from mnemoscope.systems.in_context_bigrams.analyses import (
     learned,
     position_classes,
 )
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers, global_bigrams, prompts
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
-from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import fixed_triggers, global_bigrams, prompts
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams, NoisyRecall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import Predictor, global_generators_untouched, random_model, reads_back, seeded
 

@@ -6,7 +6,7 @@ import torch
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.systems.in_context_bigrams.analyses.feed_forward import feed_forward_bigrams
-from mnemoscope.systems.in_context_bigrams.bigrams import bigrams
+from mnemoscope.systems.in_context_bigrams.markov import bigrams
 from tests.support import random_model, reads_back
 
 COUNTS = tuple((ord(a), ord(b), 1 + (ord(a) * ord(b)) % 5) for a in "abcdef" for b in "abcdef")

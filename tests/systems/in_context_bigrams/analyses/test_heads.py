@@ -8,8 +8,8 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.patterns import Mechanism, checked_pattern, fixed
 from mnemoscope.models import constructed
 from mnemoscope.systems.in_context_bigrams.analyses import head_attention, pattern_costs, removal_costs
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import prompts
 from mnemoscope.systems.in_context_bigrams.analyses.heads import EXACT_INDUCTION, MEASURES, logits_and_patterns
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import random_model, reads_back, seeded
 from tests.systems.in_context_bigrams.analyses.test_evaluation import TASK, given

@@ -16,7 +16,7 @@ from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import (
     truncated,
 )
 from mnemoscope.systems.in_context_bigrams.constructed import noisy_induction
-from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.tasks import NoisyRecall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import random_model, reads_back, seeded
 

@@ -3,7 +3,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.systems.in_context_bigrams.analyses.order import EVENTS, at_step, learning_order, onset, tracked
+from mnemoscope.systems.in_context_bigrams.analyses.trajectory import EVENTS, at_step, learning_order, onset, tracked
 
 STEPS = [0, 10, 20, 30]
 

@@ -12,9 +12,9 @@ from mnemoscope.systems.in_context_bigrams.analyses import (
     pattern_costs,
     trajectory,
 )
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import prompts
 from mnemoscope.systems.in_context_bigrams.analyses.trajectory import RECALLED
-from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.tasks import NoisyRecall
 from tests.support import global_generators_untouched, random_model
 from tests.systems.in_context_bigrams.analyses.test_evaluation import TASK
 

@@ -2,7 +2,7 @@ import pytest
 
 from mnemoscope.claims.claim import GATE
 from mnemoscope.core.errors import InputError
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import learned
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import learned
 from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, RANDOM_TRIGGERS, any_token
 from mnemoscope.systems.in_context_bigrams.claims.any_repeated import (
     B12,

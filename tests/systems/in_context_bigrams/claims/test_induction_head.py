@@ -22,7 +22,7 @@ from mnemoscope.systems.in_context_bigrams.claims.induction_head import (
     no_match,
     outcome,
 )
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 from tests.systems.on_trial import on, verdict
 from tests.systems.planting import effects_of, misbehaving, numbers, outcomes
 

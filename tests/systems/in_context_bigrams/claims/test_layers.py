@@ -4,7 +4,7 @@ import torch
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.constructed import bigram_table
 from mnemoscope.models.subjects import untrained
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import prompts
 from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, any_token
 from mnemoscope.systems.in_context_bigrams.claims.layers import (
     B1,

@@ -1,6 +1,6 @@
 import pytest
 
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import prompts
 from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, any_token
 from mnemoscope.systems.in_context_bigrams.claims.output_distribution import (
     B8,

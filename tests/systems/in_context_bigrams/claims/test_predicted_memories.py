@@ -18,7 +18,7 @@ from mnemoscope.systems.in_context_bigrams.claims.predicted_memories import (
     measure,
 )
 from mnemoscope.systems.in_context_bigrams.constructed import MEMORIES, induction_memories
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 from tests.systems.on_trial import on, verdict
 from tests.systems.planting import effects_of, misbehaving, outcomes
 

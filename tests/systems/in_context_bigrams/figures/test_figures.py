@@ -6,6 +6,8 @@ from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.models import constructed
 from mnemoscope.systems.in_context_bigrams.analyses import induction_memories, marked_patterns, memory_maps
 from mnemoscope.systems.in_context_bigrams.figures import (
+    MEASURES,
+    MEMORY_NAMES,
     before_and_after,
     losses,
     marked,
@@ -15,8 +17,6 @@ from mnemoscope.systems.in_context_bigrams.figures import (
     schedules,
     settings,
 )
-from mnemoscope.systems.in_context_bigrams.figures.curves import MEMORY_NAMES
-from mnemoscope.systems.in_context_bigrams.figures.maps import MEASURES
 from tests.support import random_model
 from tests.systems.in_context_bigrams.analyses.test_evaluation import given
 from tests.systems.in_context_bigrams.analyses.test_heads import SEQUENCE

@@ -10,8 +10,8 @@ from scipy.stats import chi2_contingency, chisquare
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.systems.in_context_bigrams.bigrams import count_bigrams, shakespeare
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.markov import count_bigrams, shakespeare
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 from tests.support import seeded
 
 SMALL = count_bigrams("abacabadbcaacdbbadcbaddacbdcab")  # only cc never occurs

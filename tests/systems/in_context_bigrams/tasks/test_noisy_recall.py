@@ -8,8 +8,8 @@ import torch
 from scipy.stats import chi2_contingency, chisquare
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.systems.in_context_bigrams.bigrams import count_bigrams
-from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.markov import count_bigrams
+from mnemoscope.systems.in_context_bigrams.tasks import NoisyRecall
 from tests.support import seeded
 
 SMALL = count_bigrams("abacabadbcaacdbbadcbaddacbdcab")

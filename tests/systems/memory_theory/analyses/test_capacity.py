@@ -5,16 +5,9 @@ import torch
 from torch.nn import functional as F
 
 from mnemoscope import InputError
-from mnemoscope.systems.memory_theory.analyses.associations import associations
-from mnemoscope.systems.memory_theory.analyses.capacity import _CEILING, matrix_capacity, mlp_capacity, stored
-from mnemoscope.systems.memory_theory.analyses.search import candidates
-from mnemoscope.systems.memory_theory.analyses.training import (
-    NEVER,
-    Training,
-    random_mlp,
-    train_together,
-    zero_matrix,
-)
+from mnemoscope.systems.memory_theory.associations import associations, candidates
+from mnemoscope.systems.memory_theory.capacity import _CEILING, matrix_capacity, mlp_capacity, stored
+from mnemoscope.systems.memory_theory.training import NEVER, Training, random_mlp, train_together, zero_matrix
 from tests.support import global_generators_untouched
 
 QUICK = Training(learning_rate=0.1, n_steps=200)

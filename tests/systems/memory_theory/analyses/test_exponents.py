@@ -3,7 +3,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope import InputError
-from mnemoscope.systems.memory_theory.analyses.exponents import amounts, growth, law_capacity
+from mnemoscope.systems.memory_theory.capacity import amounts, growth, law_capacity
 
 
 def table(rows, d=(4, 8, 16)):

@@ -5,8 +5,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from mnemoscope import InputError
-from mnemoscope.systems.memory_theory.analyses.associations import associations
-from mnemoscope.systems.memory_theory.analyses.outer_product import (
+from mnemoscope.systems.memory_theory.associations import associations
+from mnemoscope.systems.memory_theory.capacity import (
     outer_capacity,
     outer_products,
     predicted_capacity,

@@ -3,7 +3,7 @@ from itertools import pairwise
 import pytest
 
 from mnemoscope import InputError
-from mnemoscope.systems.memory_theory.analyses.search import candidates, largest_stored
+from mnemoscope.systems.memory_theory.associations import candidates, largest_stored
 
 
 def test_candidates_are_whole_numbers_a_sixteenth_of_an_octave_apart():

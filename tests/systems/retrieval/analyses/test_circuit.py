@@ -5,8 +5,14 @@ import torch
 
 from mnemoscope import InputError, preset
 from mnemoscope.models.building import untrained
-from mnemoscope.systems.retrieval.analyses.chain_attention import ELSEWHERE, chain_attention, strongest, within_chain
-from mnemoscope.systems.retrieval.analyses.circuit import chain_circuit, path_table
+from mnemoscope.systems.retrieval.analyses import (
+    ELSEWHERE,
+    chain_attention,
+    chain_circuit,
+    path_table,
+    strongest,
+    within_chain,
+)
 from mnemoscope.systems.retrieval.constructed import chain_follower, chain_follower_paths
 from mnemoscope.systems.retrieval.tasks import Retrieval
 from tests.support import seeded

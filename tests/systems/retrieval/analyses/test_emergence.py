@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope import InputError
-from mnemoscope.systems.retrieval.analyses.emergence import first_true_step, surviving
+from mnemoscope.systems.retrieval.analyses import first_true_step, surviving
 
 STEPS = [0, 10, 20, 30]
 

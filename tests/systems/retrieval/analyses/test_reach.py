@@ -5,7 +5,7 @@ import math
 import pytest
 
 from mnemoscope import InputError
-from mnemoscope.systems.retrieval.analyses.reach import bound, first_layers, least_layers
+from mnemoscope.systems.retrieval.analyses import bound, first_layers, least_layers
 
 
 def ceiling(value: float) -> int:

@@ -7,11 +7,10 @@ import pytest
 from scipy.stats import beta, binomtest
 
 import mnemoscope as ms
-from mnemoscope.systems.retrieval_prompts.analyses import accuracy
-from mnemoscope.systems.retrieval_prompts.analyses.accuracy import Cell, accuracies, cells, retrieval_answers
+from mnemoscope.systems.retrieval_prompts import accuracy
+from mnemoscope.systems.retrieval_prompts.accuracy import Cell, accuracies, cells, retrieval_answers
 from mnemoscope.systems.retrieval_prompts.kept import Kept
-from mnemoscope.systems.retrieval_prompts.scoring import Answered, Sampling
-from mnemoscope.systems.retrieval_prompts.stand_ins import StandIn
+from mnemoscope.systems.retrieval_prompts.scoring import Answered, Sampling, StandIn
 
 ASKED = cells(difficulties=(1, 5))
 EASY = (Cell(formulation="equations", difficulty=1), Cell(formulation="functions"))

@@ -11,7 +11,7 @@ from mnemoscope.claims.trials import run_trials
 from mnemoscope.systems.retrieval_prompts.claim_parts import random_weights, size
 from mnemoscope.systems.retrieval_prompts.claims.equations import equations
 from mnemoscope.systems.retrieval_prompts.claims.other_formulations import formulations
-from mnemoscope.systems.retrieval_prompts.stand_ins import StandIn
+from mnemoscope.systems.retrieval_prompts.scoring import StandIn
 from tests.systems.on_trial import trouble, verdict
 from tests.systems.retrieval_prompts import tiny
 

@@ -6,7 +6,7 @@ import torch
 
 from mnemoscope.analyses.evaluation import every_sequence
 from mnemoscope.models.subjects import Subject
-from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
+from mnemoscope.systems.tiny_recall.analyses.attention import (
     attention_by_role,
     evenness,
     heads_by_need,

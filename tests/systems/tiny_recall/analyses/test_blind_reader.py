@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from mnemoscope.systems.tiny_recall.analyses.blind_reader import blind_reader
+from mnemoscope.systems.tiny_recall.analyses.predictions import blind_reader
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 TASK = PermutationLookup(repeat_ratio=0.3, split_seed=0)

@@ -11,15 +11,15 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope import CLAIMS, Claim
-from mnemoscope.claims import Case, Explanation, Measured, Quantity, controls, most, table
-from mnemoscope.systems.factual_recall.analyses.scaling import (
+from mnemoscope.claims import Case, Measured, controls, most, table
+from mnemoscope.systems.factual_recall.analyses import (
     WIDTHS,
     WITHOUT_MLP,
     capacity,
     exponents,
     scaling_sweep,
 )
-from mnemoscope.systems.factual_recall.claim_parts import facts_claim
+from mnemoscope.systems.factual_recall.claim_parts import TEXTS, facts_claim
 
 NEAR_ONE = 0.25
 
@@ -61,42 +61,9 @@ _LIKE_SQUARE = _planted("facts like the square of the parameters", lambda p: p**
 _NONE = _planted("none learned", lambda p: 0.0)
 
 
-def _explained(*, mlp: bool) -> Explanation:
-    sizes = (
-        f"d = {WIDTHS[0]} to {WIDTHS[-1]}"
-        if mlp
-        else f"d = {WITHOUT_MLP[0]} to {WITHOUT_MLP[-1]} (the sentence is about large enough d)"
-    )
-    counted = "12 d²: heads of width d/2 and an MLP of 2d neurons" if mlp else "16 d²: heads of width d and no MLP"
-    known = (
-        "b = 1.05, from 25 facts at d = 8 to 576 at d = 32"
-        if mlp
-        else "nothing is learned at d = 8, and 36, 25, 144 and 289 facts at 11 to 32; expected was a larger exponent"
-    )
-    return Explanation(
-        procedure=f"For every width {sizes}, by half powers of two, the largest number S = R of subjects and relations "
-        "from 3 to 48, in steps of a fourth of an octave, is searched for which a model of four heads answers 99 % of "
-        "256 sequences that it is watched on, within 2,048 steps of Adam. A draw is a set of facts, embeddings, "
-        f"initial weights and data. The number of parameters P is counted as published: {counted}.",
-        quantities={
-            "law": Quantity(
-                words="how far the exponent b with which facts grow with parameters is from 1",
-                formula="b − 1, with b the least-squares slope of ln(S R) over ln P; b = 0 where some width learns "
-                "none",
-            ),
-            "width": Quantity(words="how far it is from one half, growth like the width", formula="b − ½"),
-            "parameters_per_fact": Quantity(words="parameters per fact at the largest width", formula="P ÷ (S R)"),
-        },
-        margins=".25 is half of what separates facts like parameters from facts like the width, b = ½. “Up to "
-        "logarithms” is within it: a factor ln P would change b by about .15 over these widths.",
-        limits="It shows what one optimiser finds in 2,048 steps, not how many facts a model could hold. Published "
-        "widths go to 181: an exponent that fails may do so because of these sizes. A model of 98 % sometimes answers "
-        f"99 % of the sequences that it is watched on. Known before from draw 1000: {known}.",
-    )
-
-
 def about(id: str, statement: str, *, mlp: bool) -> Claim:
     """F1 about models with or without an MLP."""
+    widths = WIDTHS if mlp else WITHOUT_MLP
     claim = facts_claim(
         id=id,
         statement=statement,
@@ -104,7 +71,7 @@ def about(id: str, statement: str, *, mlp: bool) -> Claim:
         replicate="draw",
         develops=False,
         measure=partial(measure, mlp=mlp),
-        explanation=_explained(mlp=mlp),
+        explanation=TEXTS.explain(id, near_one=NEAR_ONE, smallest=widths[0], largest=widths[-1]),
         parts=(most("law", "within", NEAR_ONE, "exponent less one"),),
         factors={"largest": (23 if mlp else 32,), "learning_rate": (3e-3,)},
         controls=controls(positive=(_LIKE_PARAMETERS, _WITH_LOGARITHM), negative=(_LIKE_WIDTH, _LIKE_SQUARE, _NONE)),

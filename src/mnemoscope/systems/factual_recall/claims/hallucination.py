@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from mnemoscope import CLAIMS, Claim, Configuration, Subject
-from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most
+from mnemoscope.claims import Case, Measured, case, controls, most
 from mnemoscope.models.constructed import prescribe_course
-from mnemoscope.systems.factual_recall.analyses.stages import NEAR, stages
-from mnemoscope.systems.factual_recall.claim_parts import LINEAR, SOFTMAX, course, facts_claim, followed, task_of
+from mnemoscope.systems.factual_recall.analyses import NEAR, stages
+from mnemoscope.systems.factual_recall.claim_parts import LINEAR, SOFTMAX, TEXTS, course, facts_claim, followed, task_of
 
 PHASE, TOGETHER = 0.25, 0.1
 
@@ -37,35 +37,6 @@ def phases(subject: Subject, *, near: float = NEAR) -> Measured:
     }
 
 
-_PHASE = (
-    "the steps between the first and the last checkpoint at which the model answers by the {} alone, as a share of T"
-)
-_EXPLANATION = Explanation(
-    procedure="Checkpoints that were kept along training are measured afterwards on 1,024 fresh sequences about 16 × 4 "
-    "facts, with eight answers to each relation. A model that says p(a | r) answers with any of the relation's "
-    "answers, as often as each is right, whatever the subject is (hallucination). K is the mean divergence of its "
-    "predictions from p(a | r), K′ from p(a | s). T is the kept step from which the part of the loss that is about the "
-    "subject stays at half of ln 8 or below, T_r the one from which the part about the relation stays at half of ln 4 "
-    "or below; the last step where it never does.",
-    quantities={
-        "relation": Quantity(
-            words=_PHASE.format("relation"), formula="(last step with K ≤ .1 − first step with K ≤ .1) ÷ T"
-        ),
-        "subject": Quantity(
-            words=_PHASE.format("subject"), formula="(last step with K′ ≤ .1 − first step with K′ ≤ .1) ÷ T"
-        ),
-        "apart": Quantity(
-            words="how much later the fact is known than the relation, as a share of T", formula="max(T − T_r, 0) ÷ T"
-        ),
-    },
-    margins="Published is a phase of about three fifths (steps 1,800 to 5,000); a quarter of the steps until the fact "
-    "is known is asked for. Known together means within a tenth of them. .1 nats counts as near.",
-    limits="It shows what the predictions depend on. It does not show why the phase lasts. Known before from seed "
-    "1000, which does not count: linear attention is near p(a | r) from step 1,920 to 4,224 and knows the fact from "
-    "4,480; the softmax model comes as near as .15 nats for some 50 steps.",
-)
-
-
 def about(id: str, model: str, units: dict[str, Configuration], *, end: float, **fields: Any) -> Claim:
     """F4 about a model, whose training is planted with `end` steps until the fact is known."""
 
@@ -81,7 +52,7 @@ def about(id: str, model: str, units: dict[str, Configuration], *, end: float, *
         statement=f"Before {model} know a fact they answer by the relation alone for a while.",
         units=units,
         measure=phases,
-        explanation=_EXPLANATION,
+        explanation=TEXTS.explain(id, near=NEAR),
         develops=False,
         parts=(most("relation", "above", PHASE, "share of the steps until the fact is known"),),
         controls=controls(positive=(hallucinates,), negative=(at_once, by_subject, briefly)),

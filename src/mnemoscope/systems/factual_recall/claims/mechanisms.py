@@ -10,11 +10,10 @@ from functools import partial
 import numpy as np
 
 from mnemoscope import CLAIMS, Configuration, Gate, HookedModel, Subject
-from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most
+from mnemoscope.claims import GATE, Case, Measured, case, controls, most
 from mnemoscope.models import combined, set_by_hand, untrained
-from mnemoscope.systems.factual_recall.analyses.fact_memories import fact_memories
-from mnemoscope.systems.factual_recall.analyses.routes import Removed, routes, stores
-from mnemoscope.systems.factual_recall.claim_parts import facts_claim, task_of
+from mnemoscope.systems.factual_recall.analyses import Removed, fact_memories, routes, stores
+from mnemoscope.systems.factual_recall.claim_parts import TEXTS, facts_claim, task_of
 from mnemoscope.systems.factual_recall.constructed import fact_halves, fact_store
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 
@@ -72,40 +71,6 @@ _SPLIT = _built("attention, every fact split, MLP", _ATTENTION, _halves, _MLP)
 _ATTENTION_ONLY = _built("attention in all", _ATTENTION, _ATTENTION, _ATTENTION)
 _TURNED = _built("MLP, half of each, attention", _MLP, _EITHER, _ATTENTION)
 _UNTRAINED = case("untrained", untrained(UNITS))
-_EXPLANATION = Explanation(
-    procedure="Three models of 8 heads learn the same 16 × 16 facts, with 2 (narrow), 8 (middle) and 64 neurons "
-    "(wide). Every fact is asked in 8 sequences, with places and noise drawn by the seed. A(attention) is the accuracy "
-    "without the MLP, A(mlp) that without what the heads add to the logits directly; what is removed is replaced by "
-    "its mean over all facts, and the MLP still reads what the heads write. lead = A(attention) − A(mlp).",
-    quantities={
-        "two": Quantity(
-            words="by how much attention leads in the narrow model and the MLP in the wide one, the smaller of both",
-            formula="min(lead(narrow), −lead(wide))",
-        ),
-        "only_both": Quantity(
-            words="the share of the facts of the middle model that neither route alone answers and both together do, "
-            "in half of the sequences or more",
-            formula="share of facts with A(both) ≥ ½, A(attention) < ½, A(mlp) < ½",
-        ),
-        "attention_in_both": Quantity(
-            words="by how much attention leads in the narrow and in the wide model, the smaller of both",
-            formula="min(lead(narrow), lead(wide))",
-        ),
-        "ov_of_narrow": Quantity(
-            words="the share of the facts of the narrow model that its OV circuits recall, from the weights and mean "
-            "attention"
-        ),
-        "mlp_of_wide": Quantity(words="the share of the facts of the wide model that its MLP recalls, likewise"),
-        GATE: Quantity(
-            words="the lowest accuracy of the three models as they are", formula="min over models of A(both)"
-        ),
-    },
-    margins="A lead of a quarter of all answers; a route that does all gives a lead of nearly 1. Most facts are more "
-    "than half of them. The mean over all facts leaves one guess that is right for a few.",
-    limits="It shows what is enough for an answer. It does not show that other sizes of heads behave alike. Known "
-    "before from seed 1000, which does not count: A(attention) and A(mlp) are .78 and .02 with 2 neurons, .04 and .94 "
-    "with 64, .20 and .15 with 8, where .63 of the facts take both.",
-)
 _F2 = facts_claim(
     id="F2",
     statement="Attention alone stores the facts where the MLP is narrow, attention and MLP where it is wide.",
@@ -113,7 +78,7 @@ _F2 = facts_claim(
     gate=KNOWS,
     measure=measure,
     compare=compared,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("F2"),
     prompts="own",
     parts=(most("two", "above", LEAD, "accuracy"),),
     factors={"removed": ("resample",)},

@@ -8,18 +8,79 @@ nats. Accuracy is the probability that the best guess is right, a random one whe
 *Shows* what the model knows, not how. The first token after a trigger's first occurrence cannot be known; a model that
 has fixed triggers can still know there that anything may follow. With loops a trigger that is its own output fills the
 rest of its sequence with easy positions of the class `later`.
+
+Sequences on which models of in-context bigrams, or of noisy recall, are measured, and which models have learned.
+
+High in-context accuracy on such sequences shows that a model reads outputs from the context, not how. Part of it needs
+no such skill: in a sequence whose trigger is its own output, the last token goes on.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from functools import lru_cache
+from typing import Any
 
 import torch
 import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope import Batch, HookedModel, Task, evaluate
+from mnemoscope import Batch, Gate, HookedModel, InputError, Subject, Task, evaluate, generator
 from mnemoscope.analyses import expected_accuracy
-from mnemoscope.core import metrics, one_of
+from mnemoscope.core import memoize, metrics, one_of
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams, NoisyRecall
+from mnemoscope.systems.in_context_bigrams.triggers import TriggerTask
+
+N_SEQUENCES = 64
+"""With 128 tokens, 5 frequent triggers and uniform outputs, some 1500 positions that can be predicted."""
+
+
+@lru_cache(maxsize=16)
+def prompts(task: Task, seed: int, n: int = N_SEQUENCES, **changes: Any) -> Batch:
+    """`n` fresh sequences of the split `test`, scored everywhere, from the seed's stream `in-context prompts`.
+
+    Changes are fields of the task that differ, such as loops=False.
+    """
+    everywhere = {"loss_on": "all"} if "loss_on" in {field.name for field in fields(task)} else {}
+    changed = replace(task, **{**everywhere, **changes})
+    return changed.sample(n, split="test", generator=generator(seed, "in-context prompts"))
+
+
+def global_bigrams(task: Task) -> Float[Tensor, "token token"]:
+    """The probability of each token after each other one, triggers apart, float64; an InputError without bigrams.
+
+    A noise token is never expected, and is followed as the unigrams say.
+    """
+    return _with_triggers(task).chain
+
+
+def fixed_triggers(task: Task) -> tuple[int, ...]:
+    """The tokens that are triggers in every sequence; none where they are drawn."""
+    known = _with_triggers(task)
+    return known.fixed_triggers if known.triggers == "fixed" else ()
+
+
+def _with_triggers(task: Task) -> TriggerTask:
+    if not isinstance(task, TriggerTask):
+        raise InputError(f"task must be {InContextBigrams.name} or {NoisyRecall.name}; got {task.name}")
+    return task
+
+
+LEARNED = Gate(
+    statement="names the output of a trigger that has occurred before in 80 % of unseen sequences' positions or more",
+    at_least=0.8,
+)
+"""The gate of claims about a mechanism, on `learned`."""
+
+
+@memoize  # every measure of a gated claim asks for it again
+def learned(subject: Subject) -> float:
+    """In-context accuracy on fresh sequences of the split `test`, the quantity of a gate.
+
+    Raises InputError where the task is another one, or the model is too small for it.
+    """
+    return accuracy_by_class(subject.model, prompts(subject.task, subject.seed))["in_context"]
+
 
 CHUNK = 64
 """Sequences in one forward pass: attention over a few hundred tokens leaves the cache with more."""

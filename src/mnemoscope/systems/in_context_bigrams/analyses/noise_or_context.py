@@ -34,7 +34,7 @@ from mnemoscope.analyses import (
 )
 from mnemoscope.core import CHUNK, one_of
 from mnemoscope.interventions import Recordings
-from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.tasks import NoisyRecall
 
 NOISE, OUTPUT = "noise_token", "output"
 

@@ -6,19 +6,19 @@ import torch
 
 from mnemoscope import CLAIMS, Batch, Configuration, HookedModel, Subject
 from mnemoscope.analyses import expected_accuracy, head_scores, repeated_tokens
-from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import GATE, Case, Measured, case, controls, most, table
 from mnemoscope.core import one_of
 from mnemoscope.models import ControlMaker, combined, set_by_hand, untrained
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import LEARNED, learned
 from mnemoscope.systems.in_context_bigrams.claim_parts import (
     FIXED_TRIGGERS,
-    GATE_OF_BOTH,
     RANDOM_TRIGGERS,
+    TEXTS,
     any_token,
     birth,
 )
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 from mnemoscope.systems.in_context_bigrams.triggers import by_frequency
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer, attention maps for fixed and random triggers"
@@ -93,30 +93,6 @@ def _table(name: str, *, random: float = 0.9, attention: float = 0.9, fixed: flo
 _ALWAYS, _NEVER = _models(any_token, any_token), _models(triggers_only, triggers_only)
 _AT_MARGIN = _table("accuracy at the margin", random=HALF)
 
-_EXPLANATION = Explanation(
-    procedure="Both models read 64 sequences that are drawn by the seed and come from no chain: 50 random tokens, none "
-    "of them twice, and then the same ones again in the same order. In a sequence of training, five of the 65 tokens "
-    "are triggers. acc is the share of right next tokens in the second half, of equally likely ones each with its "
-    "share; A is the mean attention of the best head of the last layer, from the tokens of the second half to the "
-    "token after their first occurrence.",
-    quantities={
-        "any": Quantity(words="the accuracy of the model with random triggers", formula="acc(random triggers)"),
-        "attends": Quantity(words="the attention of the model with random triggers", formula="A(random triggers)"),
-        "not_fixed": Quantity(words="the accuracy of the model with fixed triggers", formula="acc(fixed triggers)"),
-        "frequent": Quantity(
-            words="the accuracy of the model with random triggers where only the 32 most frequent tokens of the text "
-            "are drawn, all of them",
-            formula="acc(random triggers, frequent tokens)",
-        ),
-        "attends_fixed": Quantity(words="the attention of the model with fixed triggers", formula="A(fixed triggers)"),
-        GATE: GATE_OF_BOTH,
-    },
-    margins="Half of the tokens, and half of the attention: a head that works is right more often than not. Guessing "
-    "gives 1/65, attention that is even over all keys less than .02.",
-    limits="It shows that copying and attention carry over to sequences unlike those of training. It does not show "
-    "that the head is needed (B3 does). Some symbols are so rare in the text that they hardly were a trigger in "
-    "training, so not all tokens have been learned alike; a factor keeps to the frequent ones.",
-)
 _B12 = birth(
     id="B12",
     statement="With random triggers the induction head works for any repeated token, with fixed ones it does not.",
@@ -125,7 +101,7 @@ _B12 = birth(
     gate=LEARNED,
     measure=measure,
     compare=by_triggers,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("B12", n_frequent=N_FREQUENT),
     parts=(
         most("any", "above", HALF, "accuracy"),
         most("attends", "above", HALF, "share of attention"),

@@ -7,11 +7,10 @@ The three matrices of the induction head learn together (`memories`), or both W_
 from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Configuration, Subject
-from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most
+from mnemoscope.claims import Case, Measured, case, controls, most
 from mnemoscope.models.constructed import Course, prescribe_course, step_course
-from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, at_step, onset
-from mnemoscope.systems.in_context_bigrams.analyses.trajectory import N_MATCHED
-from mnemoscope.systems.in_context_bigrams.claim_parts import FOLLOWED, MEMORY_SEEDS, NEVER, SGD, birth
+from mnemoscope.systems.in_context_bigrams.analyses.trajectory import HALF, N_MATCHED, at_step, onset
+from mnemoscope.systems.in_context_bigrams.claim_parts import MEMORY_SEEDS, NEVER, SGD, TEXTS, birth
 from mnemoscope.systems.in_context_bigrams.presets import FREE_AT
 
 ACCURACY = "accuracy_in_context"
@@ -103,56 +102,6 @@ _suffices = _stage("the output suffices", 0.75, 0.75, 0.2, 0.2)
 _nothing_alone = _stage("nothing is learned alone", 0.1, 0.1, 0.2, 0.2)
 _at_margin = _stage("at the margins", 0.5, 0.5, 0.6, 0.6)
 
-_MODELS = (
-    f"{FOLLOWED} In one model the three matrices of the induction head learn together, in one both W_K are frozen up "
-    "to step 300, in one W_O of layer 2 is (300 is the source's step)."
-)
-_LATER = "how many steps later accuracy comes if {} held back"
-_FREED = "the same, less the 300 steps of waiting"
-_DELAYS = Explanation(
-    procedure=f"{_MODELS} T is the first kept step from which accuracy at triggers that have occurred before stays at "
-    ".5 or above, and the last step + 1 where there is none.",
-    quantities={
-        "keys_late": Quantity(words=_LATER.format("both W_K are"), formula="T(W_K late) − T(together)"),
-        "output_late": Quantity(words=_LATER.format("W_O of layer 2 is"), formula="T(W_O late) − T(together)"),
-        "keys_late_freed": Quantity(words=_FREED, formula="T(W_K late) − T(together) − 300"),
-        "output_late_freed": Quantity(words=_FREED, formula="T(W_O late) − T(together) − 300"),
-    },
-    margins="Any delay counts, so the margin is 0; steps that are equal count for neither side, and checkpoints are "
-    "ten steps apart. Whatever waits is likely to be later: the rival asks whether it is still later if the 300 steps "
-    "of waiting are not counted.",
-    limits="It shows what these recipes learn in these orders, not that another step size would give the same.",
-)
-_ALONE = Explanation(
-    procedure=f"{_MODELS} All numbers are of step 300, the last at which something is frozen. R is the share of "
-    "associations that a matrix recalls: the right output scores highest. For W_O of layer 2 these are the 65 tokens, "
-    "each mapped to itself, among all 65. For the keys R is recall among five candidates, the right one and four "
-    "others, less chance: W_K of layer 1 leads every position to the one before, W_K of layer 2 every trigger to its "
-    "copy through layer 1.",
-    quantities={
-        "can": Quantity(words="the recall of W_O of layer 2 with both W_K frozen", formula="R(W_O²; W_K frozen)"),
-        "not_enough": Quantity(
-            words="the accuracy at triggers that have occurred before with both W_K frozen",
-            formula="acc(W_K frozen)",
-        ),
-        "must": Quantity(
-            words="the larger recall of the two W_K with W_O of layer 2 frozen",
-            formula="max(R(W_K¹), R(W_K²)), R = (recall among five − .2) ÷ .8",
-        ),
-        "match": Quantity(words="the recall of W_K of layer 2 with W_O of layer 2 frozen", formula="R(W_K²)"),
-        "previous": Quantity(words="the recall of W_K of layer 1 with W_O of layer 2 frozen", formula="R(W_K¹)"),
-        "joint output": Quantity(words="the recall of W_O of layer 2 where all learn together"),
-        "joint accuracy": Quantity(words="the accuracy where all learn together"),
-        "joint keys": Quantity(words="the larger recall of the two W_K where all learn together"),
-        "joint keys, both": Quantity(words="the smaller recall of the two W_K where all learn together"),
-    },
-    margins="“Can” asks for half of the tokens, more than guessing ever gives (1/65): what is recalled of the rest "
-    "depends on how long one waits. “Must” is read as: while W_O of layer 2 is frozen, neither W_K is learned; 0 is "
-    "chance and 1 is perfect. An accuracy below one half does not suffice.",
-    limits="It shows what these recipes learn in these orders. It does not show that a matrix could not be learned "
-    "alone in more steps, or at another step size: “must” is about 300 steps. A frozen W_O is not zero but random, and "
-    "a random matrix carries a gradient to the keys too.",
-)
 _B6 = birth(
     id="B6",
     statement="Learning all three memories together is faster than holding the keys back, or the output.",
@@ -160,7 +109,7 @@ _B6 = birth(
     units=ALL,
     measure=speed,
     compare=delays,
-    explanation=_DELAYS,
+    explanation=TEXTS.explain("B6", free_at=FREE_AT, half=HALF),
     develops=False,
     first_seed=MEMORY_SEEDS,
     parts=tuple(most(what, "above", 0.0, "steps") for what in LATE),
@@ -184,7 +133,7 @@ _B11 = birth(
     first_seed=MEMORY_SEEDS,
     measure=when_freed,
     compare=alone,
-    explanation=_ALONE,
+    explanation=TEXTS.explain("B11", free_at=FREE_AT),
     develops=False,
     parts=(
         most("can", "above", HALF, "recall"),

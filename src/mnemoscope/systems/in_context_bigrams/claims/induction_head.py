@@ -7,15 +7,15 @@ over the two, which stand beside it by name.
 from collections.abc import Callable, Mapping
 
 from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
-from mnemoscope.claims import GATE, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import GATE, Measured, case, controls, most, table
 from mnemoscope.models import ControlMaker, combined, set_by_hand, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.causal import pattern_costs
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import LEARNED, learned, prompts
 from mnemoscope.systems.in_context_bigrams.analyses.heads import EXACT_PREVIOUS, UNIFORM, head_attention
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned, prompts
 from mnemoscope.systems.in_context_bigrams.claim_parts import (
     FIXED_TRIGGERS,
-    GATE_OF_BOTH,
     RANDOM_TRIGGERS,
+    TEXTS,
     any_token,
     birth,
 )
@@ -87,51 +87,6 @@ _margins = {
 }  # fmt: skip
 _at_margins = table("at the margins", outcome(**_margins))
 
-_WORSE = "in the worse of the two models"
-_EXPLANATION = Explanation(
-    procedure="Each of the two models, one of random and one of fixed triggers, reads 64 fresh sequences of its task, "
-    "drawn by the seed. A is the mean attention of the best head of a layer over all queries that have such keys. acc "
-    "is the accuracy at triggers that have occurred before, measured again with the attention pattern of a whole layer "
-    "replaced. Layers are numbered from 1, as in the source.",
-    quantities={
-        "previous": Quantity(
-            words=f"the attention of layer 1 to the token before, {_WORSE}", formula="min over models of A(t → t − 1)"
-        ),
-        "induction": Quantity(
-            words="the attention of layer 2 from triggers that occurred before to the tokens after all their earlier "
-            f"occurrences, {_WORSE}",
-            formula="min over models of A(trigger → after earlier occurrences of it)",
-        ),
-        "previous_cost": Quantity(
-            words="the accuracy that is lost when layer 1 attends evenly to all keys, in the model that loses less",
-            formula="min over models of acc − acc(layer 1 even)",
-        ),
-        "induction_cost": Quantity(
-            words="the accuracy that is lost when layer 2 attends evenly to all keys, in the model that loses less",
-            formula="min over models of acc − acc(layer 2 even)",
-        ),
-        "sufficient": Quantity(
-            words="the accuracy that is lost when layer 1 attends to the previous token exactly, in the model that "
-            "loses more",
-            formula="max over models of acc − acc(layer 1: t → t − 1)",
-        ),
-        "fixed_after": Quantity(
-            words="with fixed triggers, the attention of layer 2 from all tokens that a trigger came before to the "
-            "tokens after any trigger",
-            formula="A(any token → after triggers)",
-        ),
-        "fixed_elsewhere": Quantity(
-            words="the same from the tokens that are no trigger", formula="A(no trigger → after triggers)"
-        ),
-        GATE: GATE_OF_BOTH,
-    },
-    margins="A head does what it is named for where more than half of its attention goes there. Frequent triggers are "
-    "followed by many tokens, so even attention gives fixed_after about the share of these in the context, some .3. A "
-    "pattern is needed where a quarter of all answers is lost without it; exact attention to the previous token is all "
-    "that layer 1 does for the answers where less than a tenth is lost. Below 0, exact attention does better.",
-    limits="It shows where heads look, and that the outputs depend on it: patterns are replaced, so the costs are "
-    "causal. It does not show what the heads copy, nor how layer 2 finds its keys.",
-)
 _B3 = birth(
     id="B3",
     statement="Layer 1 is a previous-token head, layer 2 an induction head that looks after the triggers.",
@@ -139,7 +94,7 @@ _B3 = birth(
     units=UNITS,
     measure=measure,
     compare=compare,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("B3"),
     gate=LEARNED,
     parts=(
         most("previous", "above", HALF, _SHARE),

@@ -4,18 +4,16 @@ The triggers are the same five tokens in every sequence, for both depths.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import torch
 
 from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
-from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import Case, Measured, case, controls, most, table
 from mnemoscope.core import one_of
 from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.models.constructed import bigram_table
-from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
-from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, any_token, birth
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class, prompts
+from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, TEXTS, any_token, birth
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer, as presented"
 N_SEQUENCES = 512
@@ -75,42 +73,12 @@ _ONLY_TWO, _NEITHER = combined(_AGAIN, _DEEP), case("untrained", untrained(DEPTH
 _TWO_READ = case("two layers read the context", _ONLY_TWO)
 _FACTORS = {"loops": (False,), "positions": ("second", "later"), "recipe": ("long",)}
 
-_ONE_LAYER = Explanation(
-    procedure="512 fresh sequences of 128 tokens are drawn by the seed; the five triggers are the same tokens in all "
-    "of them. acc is the share of right answers at the positions where a trigger stands that has occurred before; of "
-    "equally likely tokens each gets its share. It is taken a second time on 512 sequences in which no trigger is its "
-    "own output: one that is fills the rest of its sequence with itself (a loop).",
-    quantities={
-        "distance": Quantity(words="how far the accuracy is from the published 55 %", formula="|acc − .55|"),
-        "from_loops": Quantity(words="the accuracy that loops are worth", formula="acc − acc(no loops)"),
-        "accuracy": Quantity(words="the accuracy on sequences that may have loops", formula="acc"),
-    },
-    margins="Guessing among the 65 tokens gives less than 2 %, reading the context about 100 %. Within ten points of "
-    "55 % counts as about that, and loops count where they are worth more than as much; below 30 % accuracy is little "
-    "more than half of what was published.",
-    limits="It shows what training finds at this width with this recipe, not what one layer could do at best. The "
-    "standard error of what loops are worth is that of their share in the sequences, about .02.",
-)
-_TWO_LAYERS = replace(
-    _ONE_LAYER,
-    quantities={
-        "two_layers": Quantity(words="the accuracy of two layers", formula="acc(two layers)"),
-        "one_layer": Quantity(words="the accuracy of one layer", formula="acc(one layer)"),
-        "depth": Quantity(
-            words="the accuracy that the second layer is worth", formula="acc(two layers) − acc(one layer)"
-        ),
-    },
-    margins="98 % is one point less than the published 99 %, and 90 %, of the rival B2-nearly, nine points less. 25 "
-    "points are a little more than half of what lies between the published 55 and 99 %.",
-    limits="It shows what training finds at this width with this recipe. It does not show what one layer could do at "
-    "best, nor how the second one does better.",
-)
 _B1 = birth(
     id="B1",
     statement="One layer fails: it gets about 55 % of in-context outputs right.",
     source=SOURCE,
     measure=measure,
-    explanation=_ONE_LAYER,
+    explanation=TEXTS.explain("B1", n_sequences=N_SEQUENCES, published=PUBLISHED),
     units=ONE_LAYER,
     parts=(most("distance", "below", 0.1, "accuracy"),),
     factors=_FACTORS,
@@ -143,7 +111,7 @@ _B2 = birth(
     statement="Two layers succeed: they get about 99 % of in-context outputs right.",
     source=SOURCE,
     measure=measure,
-    explanation=_TWO_LAYERS,
+    explanation=TEXTS.explain("B2", n_sequences=N_SEQUENCES, published=PUBLISHED),
     units=DEPTHS,
     compare=by_depth,
     parts=(most("two_layers", "above", 0.98, "accuracy"),),

@@ -7,10 +7,10 @@ import math
 from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Claim, Configuration, Subject
-from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import Case, Measured, case, controls, most, table
 from mnemoscope.models.constructed import Course, prescribe_course, step_course
-from mnemoscope.systems.in_context_bigrams.analyses.order import onset, tracked
-from mnemoscope.systems.in_context_bigrams.claim_parts import FOLLOWED, NEVER, SGD, birth
+from mnemoscope.systems.in_context_bigrams.analyses.trajectory import onset, tracked
+from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER, SGD, TEXTS, birth
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer"
 CLASSES = ("in_context", "global")
@@ -64,45 +64,6 @@ def accuracy(step: float) -> dict[str, Course]:
     return {"accuracy_in_context": step_course(step, low=0.1, high=0.9)}
 
 
-_FALLS = Explanation(
-    procedure=f"{FOLLOWED} There are two losses, one at triggers that have occurred before (in context), one where no "
-    "trigger stands (global). T of a loss is the first kept step from which it stays at or below the middle between "
-    "its first and its smallest value; one that is smallest at the first step, or ends above the middle, has T one "
-    "step after the last.",
-    quantities={
-        "later": Quantity(
-            words="how many steps later the in-context loss falls than the global one",
-            formula="T(in context) − T(global)",
-        ),
-        "in_context": Quantity(words="the step at which the in-context loss has half fallen", formula="T(in context)"),
-        "global": Quantity(words="the step at which the global loss has half fallen", formula="T(global)"),
-    },
-    margins="Any difference counts, so the margin is 0; the same kept step counts for neither side. Steps between two "
-    "checkpoints cannot be distinguished.",
-    limits="It shows which loss moves first. It does not show that the one is needed for the other; and that half of a "
-    "fall is passed first says nothing about which is finished first: the two losses end at different values.",
-)
-_SPEEDS = Explanation(
-    procedure=f"{FOLLOWED} The triggers of one model are the five most frequent tokens, those of the other the tokens "
-    "of rank 11 to 15. T is the first kept step from which accuracy at triggers that have occurred before stays at one "
-    "half or above, and the last step + 1 where there is none. A T of 0 counts as 1.",
-    quantities={
-        "difference": Quantity(
-            words="how far apart the two speeds are, in powers of two", formula="|log₂(T(rare) ÷ T(frequent))|"
-        ),
-        "rare_later": Quantity(
-            words="how much later rare triggers are, in powers of two", formula="log₂(T(rare) ÷ T(frequent))"
-        ),
-        "frequent": Quantity(words="the step T with frequent triggers", formula="T(frequent)"),
-        "rare": Quantity(words="the step T with rare triggers", formula="T(rare)"),
-    },
-    margins="A quarter of a power of two is a factor of about 1.19 between the steps. The rivals ask for a sign, and "
-    "as large a factor. Two models that both never get there differ by nothing.",
-    limits="It shows which model reaches half of the answers first, at the resolution of the checkpoints, not which is "
-    "better in the end.",
-)
-
-
 def _falling(units: Mapping[str, Configuration], name: str, *steps: float) -> Case:
     """A control of B7: the steps of the loss in context and of that elsewhere."""
     return case(name, prescribe_course(units, {unit: losses(*steps) for unit in units}), n=1)
@@ -118,7 +79,7 @@ def _global_first(id: str, model: str, units: Mapping[str, Configuration], *, ot
         parts=(most("later", "above", 0.0, "steps"),),
         units=units,
         measure=falls,
-        explanation=_FALLS,
+        explanation=TEXTS.explain(id),
         factors={"fallen": (0.25, 0.75), "recipe": (other_recipe,)},
         controls=controls(
             positive=(_falling(units, "200 steps earlier", 300, 100),),
@@ -153,7 +114,7 @@ _B9 = birth(
     units=FREQUENCIES,
     measure=reached,
     compare=ratio,
-    explanation=_SPEEDS,
+    explanation=TEXTS.explain("B9"),
     parts=(most("difference", "above", RATIO, _RATIO),),
     factors={"threshold": (0.25, 0.75), "recipe": ("long",)},
     controls=controls(positive=(_frequent_first, _rare_first), negative=(_equal, _a_margin)),

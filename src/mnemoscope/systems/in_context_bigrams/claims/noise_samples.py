@@ -5,10 +5,10 @@ grows, is our reading of an informal theorem; the other reading, fresh contexts,
 """
 
 from mnemoscope import CLAIMS
-from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import Case, Measured, case, controls, most, table
 from mnemoscope.models import FIRST_CONTROL_SEED
 from mnemoscope.systems.in_context_bigrams.analyses.noise_samples import LENGTH, NOISE, SIZES, On, exponent, scaling
-from mnemoscope.systems.in_context_bigrams.claim_parts import noisy_recall
+from mnemoscope.systems.in_context_bigrams.claim_parts import TEXTS, noisy_recall
 
 _LARGE = 64
 CONSTANT, LINEAR = 0.25, 0.75
@@ -39,29 +39,6 @@ def long_contexts(number: int) -> dict[str, Measured]:
 
 
 _SLOPE = "least-squares slope of log n(N) over log N, N = 8, 16, 32, 64, 128, 256"
-_EXPLANATION = Explanation(
-    procedure="No trained model is involved. In a toy model a context has 8 tokens, whatever N is, and ends with the "
-    "trigger; the next token is the noise token with probability ½, else the context's output, and one of the two also "
-    "followed the trigger earlier. All else is uniform over the N − 1 other tokens. The feed-forward part reads the "
-    "trigger, the attention part the mean of the context, one-hot, and each takes one gradient step from zero on n "
-    "samples. n(N) is the smallest n, in steps of a fourth of an octave, at which in nine of ten out of 40 repetitions "
-    "the noise token has the strictly largest logit for nine tenths of the inputs: for the trigger alone, or "
-    "(attention) of the N tokens that are averaged.",
-    quantities={
-        "feed_forward": Quantity(
-            words="the exponent with which the samples that the feed-forward part needs grow with N", formula=_SLOPE
-        ),
-        "attention": Quantity(words="the same for the attention part", formula=_SLOPE),
-        "attention_large": Quantity(
-            words="the same for the attention part from N = 64 on, where a context has few of the tokens"
-        ),
-    },
-    margins="O(1) is an exponent of 0, O(N) one of 1. The margins are nearer to the one than to the other by half the "
-    "distance to the middle.",
-    limits="It shows how the need of one step grows in this range of N. It does not show what holds as N goes to "
-    "infinity, nor anything of a trained model. When something is learned, and that contexts do not grow with N, is "
-    "our reading of an informal theorem.",
-)
 CLAIM = noisy_recall(
     id="N1",
     statement="The feed-forward layer learns the noise token from O(1) samples, attention from O(N).",
@@ -82,7 +59,7 @@ CLAIM = noisy_recall(
         ),
     ),
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("N1", large=_LARGE),
     factors={"noise": (0.3, 0.7), "length": (16, 64), "on": ("contexts",)},
     develops=False,
 )

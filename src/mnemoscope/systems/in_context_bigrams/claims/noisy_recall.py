@@ -5,7 +5,7 @@ from typing import Literal
 
 from mnemoscope import CLAIMS, Batch, Configuration, Gate, Subject, Task, generator
 from mnemoscope.analyses import last_mlp
-from mnemoscope.claims import GATE, Explanation, Quantity, case, controls, most
+from mnemoscope.claims import GATE, case, controls, most
 from mnemoscope.core import memoize, one_of
 from mnemoscope.models import set_by_hand, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import (
@@ -15,9 +15,9 @@ from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import (
     removed,
     truncated,
 )
-from mnemoscope.systems.in_context_bigrams.claim_parts import noisy_recall
+from mnemoscope.systems.in_context_bigrams.claim_parts import TEXTS, noisy_recall
 from mnemoscope.systems.in_context_bigrams.constructed import noisy_induction
-from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.tasks import NoisyRecall
 
 GAIN = 0.25
 """Share that must move to the in-context token for a change to count."""
@@ -87,39 +87,6 @@ _BY_MLP, _BY_HEAD, _BY_INDUCTION = (
     for place, plant in (("the MLP", IN_MLP), ("a late head", IN_HEAD), ("the induction head", IN_INDUCTION))
 )
 _UNTRAINED = case("untrained", untrained(UNITS), n=2)
-_EXPLANATION = Explanation(
-    procedure="128 fresh sequences are drawn by the seed. At triggers that have occurred before, p(noise) and "
-    "p(output) are the mean probabilities of the noise token and of the trigger's output, and s is the share of the "
-    "output in their sum. It is read again with the output of the last MLP, or of the last attention layer, replaced "
-    "by its mean over the positions of 128 other sequences, and with the r largest singular components of W_out of "
-    "that MLP removed, for every r from none to all.",
-    quantities={
-        "removal": Quantity(
-            words="what the share of the in-context token gains when the last MLP's output is replaced by its mean",
-            formula="s(MLP ← mean) − s, s = p(output) ÷ (p(output) + p(noise))",
-        ),
-        "truncation": Quantity(
-            words="the largest gain of that share over ranks when the largest components of W_out are removed",
-            formula="max over r of s(W_out − Σ_{i ≤ r} σ_i u_i v_iᵀ) − s",
-        ),
-        "attention": Quantity(
-            words="what that share gains when the output of the last attention layer is replaced by its mean",
-            formula="s(attention ← mean) − s",
-        ),
-        GATE: Quantity(
-            words="the two mean probabilities of the model as it is, together", formula="p(noise) + p(output)"
-        ),
-        "share before": Quantity(words="the share of the in-context token in the model as it is", formula="s"),
-        "components removed": Quantity(words="the rank r at which the gain by truncation is largest"),
-    },
-    margins="In the data the noise token follows a trigger every other time, so that a good model makes the two about "
-    "equal and no majority can turn over; the effects are changes of s, of which there is about one half to gain. A "
-    "quarter, half of that, must move for a change to count; what stays within .05 counts as none.",
-    limits="It shows whether the evidence for the noise token passes through the late MLP. It does not show that the "
-    "MLP stores it: it may only pass on what came before. s can rise because the noise token falls, and not because "
-    "the output gets likelier; so both probabilities are kept beside. The largest gain over 65 ranks is not below 0, "
-    "and a little above by chance.",
-)
 _CLAIM = noisy_recall(
     id="N2",
     statement=(
@@ -131,7 +98,7 @@ _CLAIM = noisy_recall(
     gate=CERTAIN,
     units=UNITS,
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("N2", none=NONE, n_sequences=N_SEQUENCES),
     factors={"kind": ("zero",), "weight": ("W_in", "both"), "recipe": ("long",)},
     controls=controls(positive=(_BY_MLP,), negative=(_BY_HEAD, _BY_INDUCTION, _UNTRAINED)),
 )

@@ -15,14 +15,13 @@ from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Configuration, Gate, Subject
 from mnemoscope.analyses import beyond_chance
-from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most
+from mnemoscope.claims import GATE, Case, Measured, case, controls, most
 from mnemoscope.core import one_of
 from mnemoscope.models.constructed import Course, prescribe_course, step_course
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import fixed_triggers
 from mnemoscope.systems.in_context_bigrams.analyses.memories import LEAST
-from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, onset, tracked
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers
-from mnemoscope.systems.in_context_bigrams.analyses.trajectory import N_MATCHED
-from mnemoscope.systems.in_context_bigrams.claim_parts import MATRICES_FOLLOWED, MEMORY_SEEDS, NEVER, SGD, birth
+from mnemoscope.systems.in_context_bigrams.analyses.trajectory import HALF, N_MATCHED, onset, tracked
+from mnemoscope.systems.in_context_bigrams.claim_parts import MATRICES_FOLLOWED, MEMORY_SEEDS, NEVER, SGD, TEXTS, birth
 
 MEMORIES = {
     "output": "copied_token",
@@ -136,63 +135,6 @@ _RECALL = (
     "through layer 1, W_K of layer 1 (W_K¹) leads each position to the one before; early positions are the first "
     "quarter among themselves, late ones the last."
 )
-_SETS_IN = "T is the first kept step from which recall stays at {} or above, and the last step + 1 where there is none."
-_LEVEL = (
-    "The level is half of the way from chance to 1, .6, or where that is more the share that guessing reaches in less "
-    "than 1 % of cases with the fewest of these associations"
-)
-_STEP_OF = {
-    "output": Quantity(words="the step at which W_O² sets in", formula="T(W_O²)"),
-    "match": Quantity(words="the step at which W_K² sets in", formula="T(W_K²)"),
-    "previous": Quantity(words="the step at which W_K¹ sets in, over all positions", formula="T(W_K¹)"),
-    "previous_early": Quantity(words="the step at which W_K¹ sets in, over early positions", formula="T(W_K¹, early)"),
-}
-_ORDER = Explanation(
-    procedure=f"{_RECALL} {_SETS_IN.format('.8')} Other readings stand beside: recall among all candidates, at .5 "
-    "(half), at .9 (nine tenths), or just above what guessing passes (beyond chance).",
-    quantities={
-        "output_before_match": Quantity(
-            words="how many steps earlier W_O² sets in than W_K²", formula="T(W_K²) − T(W_O²)"
-        ),
-        "match_before_previous": Quantity(
-            words="how many steps earlier W_K² sets in than W_K¹", formula="T(W_K¹) − T(W_K²)"
-        ),
-        "match_before_previous_early": Quantity(
-            words="how many steps earlier W_K² sets in than W_K¹ on early positions",
-            formula="T(W_K¹, early) − T(W_K²)",
-        ),
-        "previous_early_before_match": Quantity(
-            words="how many steps earlier W_K¹ sets in on early positions than W_K²",
-            formula="T(W_K²) − T(W_K¹, early)",
-        ),
-        GATE: Quantity(
-            words="the largest recall of W_O² over the kept steps, among all 65 tokens",
-            formula="max over steps of R(W_O²)",
-        ),
-        **_STEP_OF,
-    },
-    margins=f"{_LEVEL}: 4 of 5 triggers, .8. Any difference of steps counts, so the margins are 0; two matrices at the "
-    "same kept step count for neither side, and two that are never learned have no order.",
-    limits="It shows when recall passes a level, at the resolution of the checkpoints (10 steps). It does not show "
-    "that the one is needed for the other. With five triggers one that is lost or won moves W_K² by a fifth.",
-)
-_OF_LATE = "by which share late positions take longer than early ones in the model {}"
-_LATE = Explanation(
-    procedure=f"{_RECALL} {_SETS_IN.format('.6')} A T of 0 counts as 1.",
-    quantities={
-        "memories": Quantity(words=_OF_LATE.format("without W_F"), formula="T(W_K¹, late) ÷ T(W_K¹, early) − 1"),
-        "memories-all": Quantity(words=_OF_LATE.format("with W_F"), formula="T(W_K¹, late) ÷ T(W_K¹, early) − 1"),
-        **{
-            f"{unit}{name}": Quantity(words=f"the step at which W_K¹ sets in over {which} positions in {unit}")
-            for unit in BOTH
-            for name, which in ((" previous", "all"), (" previous_early", "early"), (" previous_late", "late"))
-        },
-    },
-    margins=f"{_LEVEL}, 13 of 31 positions; here .6 is more. “Much faster” is read as: late positions take more than a "
-    "quarter longer than early ones. 0 is equally fast, and so are two that never come.",
-    limits="It shows when recall passes a level, at the resolution of the checkpoints (10 steps, later 50). It does "
-    "not show why late positions take longer.",
-)
 _in_order = _training("top down", 50, 100, 150, 300)
 _guessed = _training("top down, three of five triggers guessed from the start", 50, 100, 150, 300, guessed=0.6)
 _early_before = _training("early positions before the match", 50, 150, 100, 300)
@@ -207,7 +149,7 @@ _B5 = birth(
     units=JOINT,
     first_seed=MEMORY_SEEDS,
     measure=order,
-    explanation=_ORDER,
+    explanation=TEXTS.explain("B5"),
     gate=Gate(statement="recalls half of the tokens or more from W_O^2 at some step", at_least=0.5),
     develops=False,
     parts=(most("output_before_match", "above", 0.0, "steps"), most("match_before_previous", "above", 0.0, "steps")),
@@ -241,7 +183,7 @@ B10 = birth(
     units=BOTH,
     measure=early_and_late,
     compare=by_unit,
-    explanation=_LATE,
+    explanation=TEXTS.explain("B10"),
     factors={"reading": ("half", "beyond chance")},
     controls=controls(
         positive=(

@@ -6,12 +6,11 @@ Both models are associative memories with W_F; per seed both have the same start
 from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
-from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import Case, Measured, case, controls, most, table
 from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.models.constructed import bigram_table
-from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
-from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, any_token, birth
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class, prompts
+from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, TEXTS, any_token, birth
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer, in-context accuracy by training and test distribution"
 N_SEQUENCES = 512
@@ -68,30 +67,6 @@ _one = case(
 )
 _a_margin = _table("a margin ahead", on_uniform=MARGIN, even_on_bigram=0.0)
 
-_EXPLANATION = Explanation(
-    procedure="Two models with the same start are trained on outputs drawn uniformly, or from the global bigrams of "
-    "the trigger. acc(a → b) is the accuracy of the one trained on a at triggers that have occurred before, in 512 "
-    "fresh sequences with outputs from b, drawn by the seed; of equally likely tokens each gets its share.",
-    quantities={
-        "on_uniform": Quantity(
-            words="how much better training on uniform outputs is, on uniform outputs",
-            formula="acc(uniform → uniform) − acc(bigram → uniform)",
-        ),
-        "even_on_bigram": Quantity(
-            words="what the model trained on uniform outputs loses on outputs from the bigrams",
-            formula="acc(uniform → uniform) − acc(uniform → bigram)",
-        ),
-        "gap": Quantity(
-            words="how far apart the two models are on uniform outputs",
-            formula="|acc(uniform → uniform) − acc(bigram → uniform)|",
-        ),
-    },
-    margins="Ten points of accuracy: a lead of more is better generalisation, a loss of less is none to speak of, and "
-    "within ten points of each other the two are alike. Guessing gives less than two points.",
-    limits="It shows which distribution carries over to the other. It does not show that a model reads the context: on "
-    "outputs from the bigrams some are right by guessing the likely one, and where a trigger is its own output all "
-    "that follow are easy.",
-)
 _B8 = birth(
     id="B8",
     statement="Training on uniform outputs generalises better than training on outputs from the global bigrams.",
@@ -99,7 +74,7 @@ _B8 = birth(
     units=UNITS,
     measure=measure,
     compare=by_training,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("B8", n_sequences=N_SEQUENCES),
     parts=(most("on_uniform", "above", MARGIN, "accuracy"), most("even_on_bigram", "below", MARGIN, "accuracy")),
     factors={"loops": (False,), "recipe": ("sgd",)},
     controls=controls(

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from mnemoscope import CLAIMS, Configuration, Subject
-from mnemoscope.claims import GATE, Case, Explanation, Quantity, case, controls, most, table
+from mnemoscope.claims import GATE, Case, case, controls, most, table
 from mnemoscope.models import ControlMaker, set_by_hand, untrained
 from mnemoscope.models.constructed import Course, prescribe_course
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import LEARNED, fixed_triggers, learned
 from mnemoscope.systems.in_context_bigrams.analyses.memories import (
     LEAST,
     Over,
@@ -18,11 +19,10 @@ from mnemoscope.systems.in_context_bigrams.analyses.memories import (
     previous_token,
     remapped_copy,
 )
-from mnemoscope.systems.in_context_bigrams.analyses.order import tracked
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, fixed_triggers, learned
-from mnemoscope.systems.in_context_bigrams.claim_parts import MATRICES_FOLLOWED, MEMORY_SEEDS, SGD, birth
+from mnemoscope.systems.in_context_bigrams.analyses.trajectory import tracked
+from mnemoscope.systems.in_context_bigrams.claim_parts import MEMORY_SEEDS, SGD, TEXTS, birth
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 
 TASK = InContextBigrams(length=128, triggers="fixed")
 ALONE = {"memories": Configuration(preset="memories", recipe=SGD)}
@@ -123,64 +123,12 @@ _by_margin = _drift("by the margin", output=DEVIATES, ff=DEVIATES)
 _closer = _drift("W_F comes closer", output=0.2, ff=-0.15)
 _output_deviates = most("output_deviates", "above", DEVIATES, "recall")
 
-_RECALLS = Explanation(
-    procedure="The matrices of the trained model are read, no prompts. A matrix recalls an association if the right "
-    "output has the largest product with what the matrix makes of the input, among the outputs of all associations. "
-    "Token t has the embedding e_t, the copy c_t = e_t W_V W_O of layer 1 and the unembedding u_t; p_i is the "
-    "embedding of position i; vectors are rows.",
-    quantities={
-        "output": Quantity(
-            words="the share of the 65 tokens that W_O of layer 2 maps to themselves, among all tokens",
-            formula="share of t with argmax over s of e_t W_V W_O u_sᵀ = t",
-        ),
-        "match": Quantity(
-            words="the share of the five triggers that W_K of layer 2 leads to their copy through layer 1, among those "
-            "of the triggers",
-            formula="share of t with argmax over s of e_t W_Q W_Kᵀ c_sᵀ = t",
-        ),
-        "previous_early": Quantity(
-            words="the share of positions 1 to 31, the first quarter, that W_K of layer 1 leads to the one before",
-            formula="share of i with argmax over j ≤ 30 of p_i W_Q W_Kᵀ p_jᵀ = i − 1",
-        ),
-        "previous_all": Quantity(
-            words="the same of all positions, 1 to 127",
-            formula="share of i with argmax over j ≤ 126 of p_i W_Q W_Kᵀ p_jᵀ = i − 1",
-        ),
-        GATE: Quantity(words="the accuracy at triggers that have occurred before, on 64 fresh sequences"),
-    },
-    margins="Nine tenths of the associations; of the five triggers these are all of them. Guessing gives 1/65, 1/5, "
-    "1/31 and 1/127.",
-    limits="It shows what can be read off the matrices. It does not show that the model computes with these memories: "
-    "a matrix may retrieve everything long before it is large enough to matter, and recall says nothing of sizes.",
-)
-_DEVIATIONS = Explanation(
-    procedure=f"{MATRICES_FOLLOWED} R is the recall of W_O of layer 2: the share of the 65 tokens whose own logit it "
-    "raises most. KL is the divergence of the linear W_F after layer 2 from the global bigrams, the mean over tokens "
-    "that are no trigger: the row of the table against what W_F makes of the token's embedding alone. Both are means "
-    "over the kept checkpoints of the second quarter (Q2) and of the last quarter (Q4) of the steps.",
-    quantities={
-        "output_deviates": Quantity(
-            words="how much recall W_O of layer 2 has lost by the last quarter of training",
-            formula="R(W_O²; Q2) − R(W_O²; Q4)",
-        ),
-        "ff_deviates": Quantity(
-            words="how much further W_F is from the global bigrams in the last quarter of training",
-            formula="KL(W_F; Q4) − KL(W_F; Q2)",
-        ),
-        "output at its best": Quantity(words="the largest recall of W_O of layer 2 at any kept step"),
-        "ff at its best": Quantity(words="the smallest divergence of W_F at any kept step, in nats"),
-    },
-    margins=".05, of recall and in nats, is above what single checkpoints jitter by. That one matrix gains what the "
-    "other loses is not required.",
-    limits="It shows what can be read off the matrices, not that the model computes with them. A deviation does not "
-    "show competition: W_F may move because predictions ask for it.",
-)
 _B4 = birth(
     id="B4",
     statement="The trained matrices become the predicted memories.",
     units=ALONE,
     measure=measure,
-    explanation=_RECALLS,
+    explanation=TEXTS.explain("B4"),
     gate=LEARNED,
     source="Bietti et al. 2023, Birth of a Transformer",
     first_seed=MEMORY_SEEDS,
@@ -202,7 +150,7 @@ _B13 = birth(
     statement="W_O^2 and W_F eventually compete and deviate from the ideal memories.",
     units=WITH_W_F,
     measure=deviations,
-    explanation=_DEVIATIONS,
+    explanation=TEXTS.explain("B13", deviates=DEVIATES),
     source="Bietti et al. 2023, Birth of a Transformer, probes throughout training",
     develops=False,
     parts=(_output_deviates, most("ff_deviates", "above", DEVIATES, "nats")),

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from functools import partial
 
 from mnemoscope import CLAIMS, Criterion, Gate
-from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import GATE, Case, Measured, case, controls, most, table
 from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.systems.k_hop.claim_parts import (
     ALONE,
     ERROR,
     LEARNED,
     MIXTURE,
-    SQUARED_ERRORS,
     TASK,
+    TEXTS,
     errors,
     k_hop_claim,
     units,
@@ -43,23 +43,6 @@ def _built(name: str, alone: int) -> Case:
 
 _FAILS, _KNOWS = _built("composes 2 hops", 2), _built("composes 4 hops", 4)
 _MARGIN = table("at the margin", {ALONE: {"hops_4": NOTHING}, MIXTURE: {"hops_4": 0.0}})
-_EXPLANATION = Explanation(
-    procedure=f"A model that is asked for 4 hops alone is trained for 8,000 steps, five times the budget of one of the "
-    f"same seed that is asked for 1, 2 and 4 at once, the mixture. {SQUARED_ERRORS}",
-    quantities={
-        "alone": Quantity(
-            words="the squared error after 4 hops of the model that is asked for these alone", formula="e(4; alone)"
-        ),
-        GATE: Quantity(
-            words="the largest squared error of the mixture", formula="max over h = 1, 2, 4 of e(h; mixture)"
-        ),
-    },
-    margins="Above .15 the model has learned next to nothing: 3/16 = .1875 is left to one who knows nothing. Below "
-    ".05, about a quarter of that, it has learned 4 hops.",
-    limits="It shows what this budget does not find. It does not show the exponential lower bound of the theory. Known "
-    "before from seed 1000, which does not count: the mixture knows 4 hops after some 850 steps, a tenth of the 8,000; "
-    "alone, the error is .1876 after 1,500.",
-)
 _K2 = k_hop_claim(
     id="K2",
     statement="Asked for 4 hops alone, models learn nothing with five times the budget of a mixture that succeeds.",
@@ -67,7 +50,7 @@ _K2 = k_hop_claim(
     gate=MIXED,
     measure=errors,
     compare=compared,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("K2", nothing=NOTHING),
     prompts="own",
     parts=(Criterion(name="alone", quantifier="every", margin=NOTHING, direction="above", unit=ERROR),),
     factors={"recipe.n_steps": (16_000,)},

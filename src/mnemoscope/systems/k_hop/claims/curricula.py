@@ -4,17 +4,16 @@ from collections.abc import Mapping
 from functools import partial
 
 from mnemoscope import CLAIMS
-from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most
+from mnemoscope.claims import Case, Measured, case, controls, most
 from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.systems.k_hop.claim_parts import (
     CURRICULUM,
     ERROR,
     LEARNED,
-    LEARNED_MEANS,
     MIXTURE,
-    SQUARED_ERRORS,
     STAGES,
     TASK,
+    TEXTS,
     errors,
     k_hop_claim,
     units,
@@ -39,34 +38,13 @@ def _built(name: str, *reached: int) -> Case:
 _BOTH, _ALL, _NONE = _built("mixture and curriculum", 4, 4, 2), _built("all", 4, 4, 4), _built("none", 2, 2, 2)
 _ONE = _built("mixture alone", 4, 2, 2)
 _UNTRAINED = case("untrained", untrained(UNITS))
-_EXPLANATION = Explanation(
-    procedure=f"The mixture is asked for 1, 2 and 4 hops at once; the curriculum for 1 hop, after 300 steps for 2 as "
-    "well, after 600 for 4 as well; in stages, each number of hops is given up for the next. All have 1,500 steps. "
-    f"{SQUARED_ERRORS}",
-    quantities={
-        "mixture": Quantity(
-            words="the largest squared error of the mixture", formula="max over h = 1, 2, 4 of e(h; mixture)"
-        ),
-        "curriculum": Quantity(
-            words="the largest squared error of the curriculum", formula="max over h = 1, 2, 4 of e(h; curriculum)"
-        ),
-        "stages": Quantity(
-            words="the squared error after 4 hops of the model that is taught one number at a time",
-            formula="e(4; stages)",
-        ),
-    },
-    margins=LEARNED_MEANS,
-    limits="It shows that these schedules are enough with this recipe. It does not show which of them needs fewer "
-    "sequences. Known before from seed 1000, which does not count: all errors of mixture and curriculum are below "
-    ".001; .180 after the stages, in the third of which what the first two had built fell apart.",
-)
 _K3 = k_hop_claim(
     id="K3",
     statement="A mixture of hop numbers succeeds, and so does a curriculum from easy to hard.",
     units=UNITS,
     measure=errors,
     compare=compared,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("K3"),
     prompts="own",
     parts=(most("mixture", "below", LEARNED, ERROR), most("curriculum", "below", LEARNED, ERROR)),
     controls=controls(positive=(_BOTH, _ALL), negative=(_ONE, _NONE, _UNTRAINED)),

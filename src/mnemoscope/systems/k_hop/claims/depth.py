@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from functools import partial
 
 from mnemoscope import CLAIMS, HookedModel
-from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most
+from mnemoscope.claims import Case, Measured, case, controls, most
 from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.systems.k_hop.claim_parts import (
     ERROR,
     LEARNED,
-    LEARNED_MEANS,
     MIXTURE,
     SHALLOW,
-    SQUARED_ERRORS,
     TASK,
+    TEXTS,
     errors,
     k_hop_claim,
     units,
@@ -44,25 +43,13 @@ def _built(name: str, deep: int, shallow: int) -> Case:
 
 _NEEDED, _ALIKE = _built("the deeper one alone", 4, 2), _built("both", 4, 4)
 _UNTRAINED = case("untrained", untrained(UNITS))
-_EXPLANATION = Explanation(
-    procedure=f"Models of 3 and of 2 layers of four heads learn 1, 2 and 4 hops at once, for 1,500 steps. "
-    f"{SQUARED_ERRORS}",
-    quantities={
-        "enough": Quantity(words="the squared error after 4 hops with 3 layers, log₂ 4 + 1", formula="e(4; 3 layers)"),
-        "fewer": Quantity(words="the squared error after 4 hops with 2 layers", formula="e(4; 2 layers)"),
-    },
-    margins=LEARNED_MEANS,
-    limits="It shows what this recipe finds at this width. That 3 layers are enough by construction is the positive "
-    "control. It does not show that 2 layers could not do it. Known before from seed 1000, which does not count: an "
-    "error of .0000 with 3 layers, .188 with 2, also after twice as many steps.",
-)
 _K1 = k_hop_claim(
     id="K1",
     statement="Training finds that log2 k + 1 layers are enough for k hops.",
     units=UNITS,
     measure=errors,
     compare=by_depth,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("K1"),
     prompts="own",
     parts=(most("enough", "below", LEARNED, ERROR),),
     controls=controls(positive=(_NEEDED, _ALIKE), negative=(_built("neither", 2, 2), _UNTRAINED)),

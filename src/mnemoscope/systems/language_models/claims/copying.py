@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 
 from mnemoscope import CLAIMS, Gate, HookedModel
-from mnemoscope.claims import EFFECT, GATE, Explanation, Quantity, case, controls, table
+from mnemoscope.claims import GATE, case, controls, table
 from mnemoscope.core import Replacement
 from mnemoscope.systems.language_models.claim_parts import (
-    A_QUARTER,
     LEAST,
-    RANDOM_SETS,
+    TEXTS,
     UNTRAINED,
     about_models,
     carries,
@@ -41,29 +40,6 @@ def measure(model: HookedModel, *, share: float = SHARE, kind: Replacement = "me
     }  # fmt: skip
 
 
-_EXPLANATION = Explanation(
-    procedure="64 sequences of up to 20 random words are shown twice, the same ones to every model with one tokenizer. "
-    "The lead Δ is the mean of logit(next word) − logit(another word of the sequence) over the second showing. The "
-    "chosen heads are the twentieth of all heads with the highest induction scores on 32 other sequences; their "
-    "outputs z are replaced at every position by their means over 32 further sequences, and so are those of as many "
-    "random heads of the same layers, four times.",
-    quantities={
-        EFFECT: Quantity(
-            words=f"the share of the lead that is lost without the chosen heads, less that lost without {RANDOM_SETS}",
-            formula="lost(chosen) − mean of lost(random), lost(H) = (Δ − Δ(z of H ← mean)) ÷ max(Δ, 1)",
-        ),
-        "lost": Quantity(words="the share of the lead that is lost without the chosen heads", formula="lost(chosen)"),
-        "lost_random": Quantity(
-            words=f"the share of the lead that is lost without {RANDOM_SETS}", formula="mean of lost(random)"
-        ),
-        "clean": Quantity(words="the lead of the whole model, in logits", formula="Δ"),
-        GATE: Quantity(words="the share of the repeated words that have the largest logit of all"),
-    },
-    margins=f"{A_QUARTER} A lead below one logit counts as one. G2-any asks for a quarter by random heads: then it is "
-    "the layers and not the heads.",
-    limits="It shows that these heads are needed, given the rest of the model as it is. It does not show that they "
-    "copy by attending to the token after the earlier occurrence, nor that no other heads could.",
-)
 _COPYING = case("induction circuit", copying, n=2)
 _ANY = table("any heads", {"model": {"effect": np.zeros(4), "lost_random": np.full(4, 0.5), GATE: np.ones(4)}})
 _G2 = about_models(
@@ -75,7 +51,7 @@ _G2 = about_models(
     gate=Gate(statement="the model names at least half of the repeated words of", at_least=0.5),
     controls=controls(positive=(_COPYING,), negative=(UNTRAINED, _ANY)),
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("G2"),
     factors={"share": (0.02,), "kind": ("resample",)},
 )
 G2 = _G2.against(

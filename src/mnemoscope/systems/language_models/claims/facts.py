@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from mnemoscope import CLAIMS, Gate, HookedModel, Named, Patch, Site
-from mnemoscope.claims import GATE, Explanation, Quantity, case, controls, table
+from mnemoscope.claims import GATE, case, controls, table
 from mnemoscope.systems.language_models.claim_parts import (
-    A_QUARTER,
-    A_TENTH,
     LEAST,
+    TEXTS,
     UNTRAINED,
     about_models,
     carries,
@@ -80,40 +79,6 @@ def _planted(restored: float, lead: float, attention: float) -> dict[str, Any]:
     return {"model": {name: np.full(4, value) for name, value in values.items()}}
 
 
-_EXPLANATION = Explanation(
-    procedure="A question about one subject is asked (the capital of a country, or its official language), and then "
-    "about another one with as many tokens and another answer. c is the lead logit(first answer) − logit(second "
-    "answer) in the first run, x that in the second. p(part, place) is that in the second run with the outputs of a "
-    "part of the model at a place put as they were in the first: of the MLPs of the first half of the layers (early), "
-    "of those of the other half (late), or of the attention of the first half, at the last token of the subject or at "
-    "the end of the question. r = (p − x) ÷ max(c − x, 1).",
-    quantities={
-        "restored": Quantity(
-            words="the share of the difference that the early MLPs bring back at the subject's last token",
-            formula="r(early MLPs, subject)",
-        ),
-        "lead": Quantity(
-            words="by how much that is more than what late MLPs bring back there, or early ones at the end",
-            formula="r(early MLPs, subject) − max(r(late MLPs, subject), r(early MLPs, end))",
-        ),
-        "attention_lead": Quantity(
-            words="by how much more the attention of these layers brings back there than their MLPs",
-            formula="r(early attention, subject) − r(early MLPs, subject)",
-        ),
-        "late": Quantity(words="what the late MLPs bring back at the subject", formula="r(late MLPs, subject)"),
-        "at_last": Quantity(words="what the early MLPs bring back at the end", formula="r(early MLPs, end)"),
-        "attention": Quantity(
-            words="what the attention of the early layers brings back at the subject",
-            formula="r(early attention, subject)",
-        ),
-        GATE: Quantity(
-            words="the smaller lead of the two questions, each of its own answer, in logits", formula="min(c, −x)"
-        ),
-    },
-    margins=f"{A_QUARTER} {A_TENTH} A difference below one logit counts as one.",
-    limits="It shows that the MLPs' outputs there carry in what the subjects differ. It does not show that the fact is "
-    "stored there: the first MLPs also say which token it is.",
-)
 _EARLY, _LATE = case("early recall", early, n=1), case("late recall", late, n=1)
 _ATTENTION = table("attention at the subject", _planted(0.0, 0.0, 0.5))
 _G5 = about_models(
@@ -126,7 +91,7 @@ _G5 = about_models(
     gate=Gate(statement="has each answer ahead on its own question by half a logit", at_least=0.5),
     controls=controls(positive=(_EARLY,), negative=(_LATE, UNTRAINED, _ATTENTION)),
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("G5"),
     factors={"until": (0.25, 0.75)},
 )
 G5 = _G5.against(

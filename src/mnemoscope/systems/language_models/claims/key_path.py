@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from mnemoscope import CLAIMS, Gate, HookedModel
-from mnemoscope.claims import EFFECT, GATE, Explanation, Quantity, case, controls, table
+from mnemoscope.claims import GATE, case, controls, table
 from mnemoscope.systems.language_models.claim_parts import (
-    A_QUARTER,
     LEAST_ATTENTION,
-    RANDOM_SETS,
+    TEXTS,
     UNTRAINED,
     about_models,
     carries,
@@ -51,33 +50,6 @@ def measure(model: HookedModel, *, share: float = SHARE) -> Mapping[str, Any]:
     }
 
 
-_EXPLANATION = Explanation(
-    procedure="64 sequences of up to 20 random words are shown twice, the same ones to every model with one tokenizer. "
-    "Induction heads are the twentieth of all heads with the highest induction scores on 32 other sequences, "
-    "previous-token heads as many of the layers below the last of these. A is the mean attention of the induction "
-    "heads, over the second showing, to the token after the earlier occurrence. It is read again with what some heads "
-    "write replaced by its means over 32 further sequences for the keys (or the queries) of the induction heads alone.",
-    quantities={
-        EFFECT: Quantity(
-            words="the share of the attention that is lost when the previous-token heads are cut from the keys, less "
-            f"that lost for {RANDOM_SETS}",
-            formula="lost(previous, k) − mean of lost(random, k), lost(H, k) = (A − A(H → keys ← mean)) ÷ max(A, .1)",
-        ),
-        "through_query": Quantity(
-            words="the same when they are cut from the queries", formula="lost(previous, q) − mean of lost(random, q)"
-        ),
-        "lost": Quantity(
-            words="the share of the attention that is lost without the path through the keys",
-            formula="lost(previous, k)",
-        ),
-        "lost_random": Quantity(words=f"the same for {RANDOM_SETS}", formula="mean of lost(random, k)"),
-        GATE: Quantity(words="the attention of the induction heads to the right token", formula="A"),
-    },
-    margins=f"{A_QUARTER} The gate asks for a fifth of the attention: attention that is even over 40 tokens gives a "
-    "fortieth to each.",
-    limits="It shows what the direct path carries. It does not show what reaches the keys through MLPs or other heads "
-    "in between, and not that the score, which chooses the heads, is what they are for.",
-)
 _COPYING = case("induction circuit", copying, n=2)
 _QUERY = table(
     "through queries", {"model": {"effect": np.zeros(4), "through_query": np.full(4, 0.5), GATE: np.ones(4)}}
@@ -91,7 +63,7 @@ _G1 = about_models(
     gate=Gate(statement="lets the induction heads give a fifth of their attention to the right token", at_least=0.2),
     controls=controls(positive=(_COPYING,), negative=(UNTRAINED, _QUERY)),
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("G1"),
     factors={"share": (0.02, 0.1)},
 )
 G1 = _G1.against(

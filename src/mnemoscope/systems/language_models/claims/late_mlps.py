@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mnemoscope import CLAIMS, Gate, HookedModel, Mean, Named, Site
-from mnemoscope.claims import GATE, Explanation, Quantity, case, controls
-from mnemoscope.systems.language_models.claim_parts import LEAST, UNTRAINED, about_models, by_logits
+from mnemoscope.claims import GATE, case, controls
+from mnemoscope.systems.language_models.claim_parts import LEAST, TEXTS, UNTRAINED, about_models, by_logits
 from mnemoscope.systems.language_models.constructed import conflicting
 from mnemoscope.systems.language_models.prompts import conflicts, successors
 from mnemoscope.systems.language_models.reading import ahead
@@ -59,40 +59,6 @@ def early(case: int) -> dict[str, Any]:
     return conflicting("early", case)
 
 
-_EXPLANATION = Explanation(
-    procedure="A text ends with a word that one word mostly follows, and another one in this text: “Everyone here "
-    "talks about Albert Garden . We like Albert Garden and we met Albert”. The lead Δ is logit(successor in the text) "
-    "− logit(successor elsewhere) at the last token. The outputs of the MLPs of the last third of the layers (late) "
-    "are replaced there by their means over all such texts that are as long, whatever the word, and so are those of "
-    "the first third (early).",
-    quantities={
-        "effect": Quantity(
-            words="by how many logits the lead rises without the late MLPs", formula="Δ(late ← mean) − Δ"
-        ),
-        "more": Quantity(
-            words="by how many logits more that is than without the early ones",
-            formula="Δ(late ← mean) − Δ(early ← mean)",
-        ),
-        "early_more": Quantity(
-            words="by how many logits more the lead rises without the early MLPs than without the late ones",
-            formula="Δ(early ← mean) − Δ(late ← mean)",
-        ),
-        "turned": Quantity(
-            words="whether the lead changes its sign without the late MLPs",
-            formula="1 if Δ < 0 < Δ(late ← mean), else 0",
-        ),
-        "clean": Quantity(words="the lead of the whole model, in logits", formula="Δ"),
-        GATE: Quantity(
-            words="the lead of the successor elsewhere at the end of a text that gives the word no other one, in "
-            "logits",
-            formula="logit(successor elsewhere) − logit(successor in the other text)",
-        ),
-    },
-    margins="A logit makes the one answer e times as likely against the other; the margin was fixed before any "
-    "language model was looked at.",
-    limits="It shows which way the late MLPs push at that token. It does not show that the answer changes: “turned” "
-    "tells in how many texts the lead changes its sign. Removing a third of the MLPs may hurt everything that is said.",
-)
 _LATE, _EARLY = case("late bigrams", late, n=1), case("early bigrams", early, n=1)
 _G3 = about_models(
     id="G3",
@@ -104,7 +70,7 @@ _G3 = about_models(
     gate=Gate(statement="has, without the text, the global successor ahead by a logit in", at_least=LEAST),
     controls=controls(positive=(_LATE,), negative=(_EARLY, UNTRAINED)),
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("G3"),
     factors={"share": (0.2, 0.5)},
 )
 G3 = _G3.against(

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from mnemoscope import CLAIMS, Gate, HookedModel, PromptPairs
-from mnemoscope.claims import GATE, Explanation, Quantity, case, controls, table
+from mnemoscope.claims import GATE, case, controls, table
 from mnemoscope.systems.language_models.claim_parts import (
-    A_QUARTER,
     LEAST,
     LEAST_ATTENTION,
-    RANDOM_SETS,
+    TEXTS,
     UNTRAINED,
     about_models,
     carries,
@@ -25,13 +24,13 @@ from mnemoscope.systems.language_models.constructed import sharing
 from mnemoscope.systems.language_models.name_circuit import (
     Patches,
     Roles,
+    attention_from_last,
     attention_to_due,
     find_roles,
     tellings,
     told_otherwise,
     written_otherwise,
 )
-from mnemoscope.systems.language_models.name_heads import attention_from_last
 from mnemoscope.systems.language_models.prompts import ASKED, CHOOSING, N_CHOOSING, N_QUESTIONS
 from mnemoscope.systems.language_models.reading import SHARE, ahead, lost, random_heads
 
@@ -78,53 +77,6 @@ def _inhibition(
     return told[0] - np.mean(told[1:], 0), again - due - first
 
 
-_EXPLANATION = Explanation(
-    procedure="In 64 stories one of two names is said again, and the other is due: “Then John and Mary went to the "
-    "store and John gave a drink to”. The lead Δ is logit(name that is due) − logit(name said again) at the last "
-    "token. In the other telling of a story a third name stands where one is said again. Heads get their roles on 32 "
-    "other stories, a twentieth of all heads each: movers are those for which Δ falls most, negative movers those for "
-    "which it rises most, when what they write into the logits is taken from the other telling; inhibitors those for "
-    "which it falls most when what they add to the queries of the movers is. Effects of single heads are estimated "
-    "there (EAP-IG, five points); what is measured is patched, all heads of a role together.",
-    quantities={
-        "written": Quantity(
-            words="the share of the lead that is lost when the movers write into the logits what they do in the other "
-            f"telling, less that lost for {RANDOM_SETS}",
-            formula="lost(movers) − mean of lost(random), lost(H) = (Δ − Δ(H → logits ← other telling)) ÷ max(Δ, 1)",
-        ),
-        "attention": Quantity(
-            words="the mean attention of the movers from the last token to the name that is due, less that to both "
-            "places of the other one",
-            formula="A = A(due) − A(other, first place) − A(other, second place)",
-        ),
-        "against": Quantity(
-            words="by what share the lead grows when the negative movers write what they do in the other telling",
-            formula="−lost(negative movers)",
-        ),
-        "told": Quantity(
-            words="the share of the movers' attention A that is lost when the inhibitors add to the movers' queries "
-            f"what they do in the other telling, less that lost for {RANDOM_SETS}",
-            formula="lost(inhibitors) − mean of lost(random), "
-            "lost(H) = (A − A(H → queries of movers ← other telling)) ÷ max(A, .1)",
-        ),
-        "again": Quantity(
-            words="the mean attention of the inhibitors from the last token to the name where it is said again, less "
-            "that to both names where they are said first",
-            formula="B = B(other, second place) − B(due) − B(other, first place)",
-        ),
-        "written_random": Quantity(
-            words=f"the share of the lead that is lost when {RANDOM_SETS} write what they do in the other telling",
-            formula="mean of lost(random)",
-        ),
-        GATE: Quantity(words="the lead of the whole model, in logits", formula="Δ"),
-    },
-    margins=f"{A_QUARTER} Where one thing is more than another a tenth is asked for, as in the other claims: of the "
-    "attention, and of the lead that the negative movers take away. A lead below one logit counts as one, an "
-    "attention below a tenth as a tenth; the gate asks for half a logit.",
-    limits="It shows that heads with these three roles are there and what they are worth together. It does not show "
-    "where the inhibitors learn which name was said again (duplicate-token and induction heads), nor backup heads, "
-    "which act only when movers are gone; and heads of one role need not work alike.",
-)
 _SHARED = case("shared out by hand", sharing, n=1)
 _NONE = dict.fromkeys(("written", "attention", "against", "told", "again"), 0.0)
 _EVENLY = {**_NONE, "written_random": 0.5, GATE: 1.0}
@@ -145,7 +97,7 @@ _G6 = about_models(
     gate=Gate(statement="has the name that is due ahead by half a logit in", at_least=0.5),
     controls=controls(positive=(_SHARED,), negative=(UNTRAINED, _ANY)),
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("G6"),
     factors={"share": (0.02,)},
 )
 G6 = _G6.against(

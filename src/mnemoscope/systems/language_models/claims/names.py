@@ -6,19 +6,18 @@ from typing import Any
 import numpy as np
 
 from mnemoscope import CLAIMS, Gate, HookedModel
-from mnemoscope.claims import GATE, Explanation, Quantity, case, controls, table
+from mnemoscope.claims import GATE, case, controls, table
 from mnemoscope.core import Replacement
 from mnemoscope.systems.language_models.claim_parts import (
-    A_QUARTER,
     LEAST,
-    RANDOM_SETS,
+    TEXTS,
     UNTRAINED,
     about_models,
     carries,
     leads,
 )
 from mnemoscope.systems.language_models.constructed import naming
-from mnemoscope.systems.language_models.name_heads import attention_from_last, name_copying
+from mnemoscope.systems.language_models.name_circuit import attention_from_last, name_copying
 from mnemoscope.systems.language_models.prompts import ASKED, CHOOSING, N_CHOOSING, N_QUESTIONS, REFERENCE, givers
 from mnemoscope.systems.language_models.reading import SHARE, ahead, highest, lost, n_chosen, random_heads, without
 
@@ -49,35 +48,6 @@ def measure(model: HookedModel, *, share: float = SHARE, kind: Replacement = "me
     }
 
 
-_EXPLANATION = Explanation(
-    procedure="In 64 stories one of two names is said again, and the other is due: “Then John and Mary went to the "
-    "store and John gave a drink to”. The lead Δ is logit(name that is due) − logit(name said again) at the last "
-    "token. The chosen heads are those that copy names most on 32 other stories, a twentieth of all: mean attention "
-    "from the last token to the name that is due, times how often the OV circuit raises a name's own logit most among "
-    "names. Their outputs z at the last token are replaced by their means over 32 tellings of the same stories in "
-    "which a third name is said again, and so are those of as many random heads of the same layers, four times.",
-    quantities={
-        "effect": Quantity(
-            words=f"the share of the lead that is lost without the chosen heads, less that lost without {RANDOM_SETS}",
-            formula="lost(chosen) − mean of lost(random), lost(H) = (Δ − Δ(z of H ← mean)) ÷ max(Δ, 1)",
-        ),
-        "attention": Quantity(
-            words="the mean attention of the chosen heads from the last token to the name that is due, less that to "
-            "both places of the other one",
-            formula="A(due) − A(other, first place) − A(other, second place)",
-        ),
-        "lost_random": Quantity(
-            words=f"the share of the lead that is lost without {RANDOM_SETS}", formula="mean of lost(random)"
-        ),
-        "lost": Quantity(words="the share of the lead that is lost without the chosen heads", formula="lost(chosen)"),
-        GATE: Quantity(words="the lead of the whole model, in logits", formula="Δ"),
-    },
-    margins=f"{A_QUARTER} Of the attention a tenth is asked for: more to the name that is due than to the other one. A "
-    "lead below one logit counts as one; the gate asks for half a logit.",
-    limits="It shows that these heads are needed at the last token. It does not show how they find the name, nor the "
-    "further roles that were published for GPT-2 small (inhibition of the subject, negative and backup name movers), "
-    "which are not asked: backup heads may make the effect smaller than what the chosen ones write.",
-)
 _NAMING = case("name copying", naming, n=1)
 _ANY = table(
     "any heads",
@@ -91,7 +61,7 @@ _G4 = about_models(
     gate=Gate(statement="has the name that is due ahead by half a logit in", at_least=0.5),
     controls=controls(positive=(_NAMING,), negative=(UNTRAINED, _ANY)),
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("G4"),
     factors={"share": (0.02,), "kind": ("resample",)},
 )
 G4 = _G4.against(

@@ -10,9 +10,8 @@ import xarray as xr
 from mnemoscope import CLAIMS
 from mnemoscope.claims import Measured, case, controls
 from mnemoscope.models import FIRST_CONTROL_SEED
-from mnemoscope.systems.memory_theory.analyses.associations import associations
-from mnemoscope.systems.memory_theory.analyses.capacity import MATRIX, matrix_capacity, stored
-from mnemoscope.systems.memory_theory.analyses.training import zero_matrix
+from mnemoscope.systems.memory_theory.associations import associations
+from mnemoscope.systems.memory_theory.capacity import MATRIX, matrix_capacity, stored
 from mnemoscope.systems.memory_theory.claim_parts import (
     AS_PUBLISHED,
     FEWER,
@@ -20,13 +19,14 @@ from mnemoscope.systems.memory_theory.claim_parts import (
     LEAST,
     LIKE_PARAMETERS,
     LIKE_WIDTH,
+    TEXTS,
     about_capacity,
     capacities,
     effects,
-    explained,
     half_powers,
     tables,
 )
+from mnemoscope.systems.memory_theory.training import zero_matrix
 
 UPPER = 16
 """From this dimension on small sizes weigh less: 99 % of what is stored is soon no longer all of it."""
@@ -55,15 +55,6 @@ def _orthonormal(draw: int) -> xr.Dataset:
     return capacities({d: float(d if each else 0) for d, each in zip(sizes, all_stored, strict=True)})
 
 
-_EXPLANATION = explained(
-    "A d × d matrix starts at zero and is trained by Adam (rate .1) on all of them until 99 % are right, for 4,096 "
-    "steps at most.",
-    sizes="2³ to 2⁶ by half powers",
-    limits="It shows what one optimiser finds in one number of steps, not how many associations a matrix could hold. "
-    "Published are d up to 2⁸: N log N need not follow the law before d is large, so a slope that fails here may do so "
-    "because of these sizes. The same slope from d = 16 on stands beside (law_of_upper): at smaller d 99 % of what is "
-    "stored are all of it.",
-)
 _PLANTED = tables(half_powers(LEAST, LARGEST))
 _ORTHONORMAL = case("orthonormal embeddings", orthonormal, n=2)
 _M4 = about_capacity(
@@ -76,7 +67,7 @@ _M4 = about_capacity(
         negative=(_PLANTED["sixteenth"], _PLANTED["parameters"], _PLANTED["width"], _ORTHONORMAL),
     ),
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("M4"),
     factors={"largest": (32,)},
 )
 M4 = _M4.against(

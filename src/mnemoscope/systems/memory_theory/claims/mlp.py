@@ -6,7 +6,7 @@ as many bits at every size.
 
 from mnemoscope import CLAIMS
 from mnemoscope.claims import controls
-from mnemoscope.systems.memory_theory.analyses.capacity import mlp_capacity
+from mnemoscope.systems.memory_theory.capacity import mlp_capacity
 from mnemoscope.systems.memory_theory.claim_parts import (
     AS_PUBLISHED,
     FEWER,
@@ -14,9 +14,9 @@ from mnemoscope.systems.memory_theory.claim_parts import (
     LEAST,
     LIKE_PARAMETERS,
     LIKE_WIDTH,
+    TEXTS,
     about_capacity,
     effects,
-    explained,
     half_powers,
     tables,
 )
@@ -38,14 +38,6 @@ def measure(
     return effects(found)
 
 
-_EXPLANATION = explained(
-    "An MLP ReLU(e W₁) W₂ of width m = αd, α = 1, is trained by Adam (rate .03) on all of them until 99 % are right, "
-    "for 4,096 steps at most.",
-    sizes="2³ to 2⁴·⁵ by half powers",
-    parameters="αd², as published, half of what is trained",
-    limits="It shows what one optimiser finds in one number of steps, not how many associations an MLP could hold. "
-    "Published are d up to 2⁸ and 2¹⁵ steps, so that a slope that fails here may do so because of these sizes.",
-)
 _PLANTED = tables(half_powers(LEAST, LARGEST_MLP))
 _M4_MLP = about_capacity(
     id="M4-mlp",
@@ -57,7 +49,7 @@ _M4_MLP = about_capacity(
         negative=(_PLANTED["sixteenth"], _PLANTED["parameters"], _PLANTED["width"]),
     ),
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("M4-mlp"),
     factors={"n_outputs": (32,)},
 )
 M4_MLP = _M4_MLP.against(

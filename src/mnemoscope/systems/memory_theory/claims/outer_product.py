@@ -4,28 +4,22 @@ Below d = 2^5 embeddings are too far from orthogonal for most associations to be
 """
 
 import math
-from dataclasses import replace
 from functools import partial
 
 from mnemoscope import CLAIMS
-from mnemoscope.claims import Measured, Quantity, case, controls, most
+from mnemoscope.claims import Measured, case, controls, most
 from mnemoscope.models import FIRST_CONTROL_SEED
-from mnemoscope.systems.memory_theory.analyses.associations import associations
-from mnemoscope.systems.memory_theory.analyses.outer_product import (
-    outer_capacity,
-    outer_products,
-    predicted_capacity,
-    recalled,
-)
+from mnemoscope.systems.memory_theory.associations import associations
+from mnemoscope.systems.memory_theory.capacity import outer_capacity, outer_products, predicted_capacity, recalled
 from mnemoscope.systems.memory_theory.claim_parts import (
     AS_PUBLISHED,
     FEWER,
     LARGEST_SUM,
     LIKE_WIDTH,
+    TEXTS,
     about_capacity,
     capacities,
     effects,
-    explained,
     half_powers,
     planted,
     tables,
@@ -57,24 +51,6 @@ def _predicted() -> int:
     return predicted_capacity(LARGEST_SUM)
 
 
-_SUM = explained(
-    "The matrix is the sum of outer products W = Σ_z e_zᵀ u_z and is not trained.",
-    sizes="2⁵ to 2⁹ by half powers",
-    limits="It shows what the written-down sum stores, with an output for each input. It does not show what training "
-    "would add.",
-)
-_THEORY = Quantity(
-    words="N at d = 2⁹ as a multiple of N′, which normal interference between random vectors predicts, in factors of "
-    "two",
-    formula="log₂(N ÷ N′), N′ the largest number with E_a[Φ((1 + a) ÷ σ_a)^(N′ − 1)] ≥ .99, a ~ N(0, (N′ − 1) ÷ d²), "
-    "σ_a² = 2(1 + a) ÷ d + (N′ − 2) ÷ d²",
-)
-_EXPLANATION = replace(
-    _SUM,
-    quantities={**_SUM.quantities, "theory": _THEORY},
-    margins=f"{_SUM.margins} The prediction, which reaches the law only where d is far larger, may be a quarter of a "
-    "factor of two off, about a fifth.",
-)
 _SIZES = half_powers(LEAST_SUM, LARGEST_SUM)
 _PLANTED = tables(_SIZES, theory=math.log2(2.0))
 _AS_PREDICTED = planted("as many as predicted", predicted_capacity, _SIZES, theory=0.0)
@@ -90,7 +66,7 @@ _M4_OUTER = about_capacity(
         negative=(_PLANTED["sixteenth"], _PLANTED["parameters"], _PLANTED["width"], _ORTHONORMAL, _PERMUTED),
     ),
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("M4-outer"),
     factors={"largest": (256,)},
 )
 M4_OUTER = _M4_OUTER.against(

@@ -7,9 +7,16 @@ factors: that they only need more steps or a better rate would turn the verdict 
 from dataclasses import replace
 
 from mnemoscope import CLAIMS, Configuration, Criterion, HookedModel, Subject
-from mnemoscope.claims import Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import Measured, case, controls, most, table
 from mnemoscope.models import set_by_hand, untrained
-from mnemoscope.systems.retrieval.claim_parts import FIRST_OF_THREE, FRESH_ERRORS, LAST, TASK, partial_errors, retrieval
+from mnemoscope.systems.retrieval.claim_parts import (
+    FIRST_OF_THREE,
+    LAST,
+    TASK,
+    TEXTS,
+    partial_errors,
+    retrieval,
+)
 from mnemoscope.systems.retrieval.constructed import chain_follower
 
 UNITS = {LAST: Configuration(preset=LAST)}
@@ -37,22 +44,13 @@ _ERROR = "squared error"
 _KNOWS = case("follows", set_by_hand(LAST, knows, ANSWERS))
 _GIVES_UP = case("stops", set_by_hand(LAST, gives_up, ANSWERS))
 _UNTRAINED = case("untrained", untrained(UNITS))
-_EXPLANATION = Explanation(
-    procedure=f"Models of 12 layers are trained for 2,500 steps with the last symbol of the chain alone as target. "
-    f"{FRESH_ERRORS}",
-    quantities={"last": Quantity(words="the squared error of the last symbol", formula="E(x₃)")},
-    margins="The source's models stay above .7, close to the .75 that is left to one who knows nothing but the step of "
-    "each pair. Models that answer the whole chain get below .5; so the rival calls that learned.",
-    limits="It shows what this recipe does not find. It does not show that none would. The source trained models of 1 "
-    "to 8 layers.",
-)
 _R2 = retrieval(
     id="R2",
     statement="Where only the last symbol is due, no model learns to follow three steps.",
     units=UNITS,
     first_seed=FIRST_OF_THREE,
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("R2", published=PUBLISHED, half=HALF),
     parts=(Criterion(name="last", quantifier="every", margin=PUBLISHED, direction="above", unit=_ERROR),),
     prompts="own",
     factors={"model.n_layers": (3,), "recipe.n_steps": (10_000,), "recipe.learning_rate": (1e-3, 4e-3)},

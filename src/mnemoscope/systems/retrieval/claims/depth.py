@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from mnemoscope import CLAIMS, Configuration, Criterion, Subject
-from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import Case, Measured, case, controls, most, table
 from mnemoscope.models import untrained
-from mnemoscope.systems.retrieval.analyses.reach import least_layers
-from mnemoscope.systems.retrieval.claim_parts import FRESH_ERRORS, partial_errors, retrieval
+from mnemoscope.systems.retrieval.analyses import least_layers
+from mnemoscope.systems.retrieval.claim_parts import TEXTS, partial_errors, retrieval
 
 DEPTHS = {f"retrieval-2-{n}-layer{'s' * (n > 1)}": n for n in (1, 2, 3)}
 UNITS = {name: Configuration(preset=name) for name in DEPTHS}
@@ -50,28 +50,6 @@ _ALIKE, _TOO_EARLY = _planted("alike", 3, 3), _planted("before anything can be k
 _UNTRAINED = case("untrained", untrained(UNITS))
 _LAYERS = "layers"
 
-_EXPLANATION = Explanation(
-    procedure=f"Models of 1, 2 and 3 layers are trained with the same seed on chains of D = 2 steps. {FRESH_ERRORS} "
-    "E(j, t) is that of symbol j after t layers, and L(j) the least t with E(j, t) below ½, or 4 where there is none. "
-    "By the count of how far information can have come with a causal mask, symbol 1 needs 2 layers and symbol 2 needs "
-    "3.",
-    quantities={
-        "more": Quantity(words="how many more layers the second symbol needs than the first", formula="L(2) − L(1)"),
-        "miscounted": Quantity(
-            words="by how many layers the two are off the count, together", formula="|L(1) − 2| + |L(2) − 3|"
-        ),
-        "below_reach": Quantity(
-            words="the smallest error of a symbol with fewer layers than the count asks for",
-            formula="min(E(1, 1), E(2, 1), E(2, 2))",
-        ),
-        "layers_x1": Quantity(words="the layers that the first symbol needs", formula="L(1)"),
-        "layers_x2": Quantity(words="the layers that the second symbol needs", formula="L(2)"),
-    },
-    margins="An error of ½ is the source's threshold for learned. Layers are whole numbers, so that above or below "
-    "half a layer is one or more, or none.",
-    limits="It shows what this recipe finds at this width with D = 2, where the published models have D = 5. It does "
-    "not show that more training would not do: a symbol that is not learned counts as needing more layers.",
-)
 _R3 = retrieval(
     id="R3",
     statement="Later symbols of a chain need more layers.",
@@ -80,7 +58,7 @@ _R3 = retrieval(
     compare=by_depth,
     prompts="own",
     parts=(most("more", "above", 0.5, _LAYERS),),
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("R3"),
     controls=controls(positive=(_COUNTED, _DEEPER), negative=(_ALIKE, _UNTRAINED)),
 )
 R3 = _R3.against(
@@ -98,7 +76,7 @@ R1_MODELS = retrieval(
     measure=measure,
     compare=by_depth,
     prompts="own",
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("R1-models"),
     parts=(Criterion(name="below_reach", quantifier="every", margin=HALF, direction="above", unit="squared error"),),
     controls=controls(positive=(_COUNTED, _DEEPER), negative=(_TOO_EARLY,)),
 )

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise
 
 from mnemoscope import CLAIMS, Criterion, InputError, Subject
-from mnemoscope.claims import GATE, Case, Explanation, Quantity, case, controls, most
+from mnemoscope.claims import GATE, Case, case, controls, most
 from mnemoscope.models import set_by_hand
 from mnemoscope.models.constructed import Course, prescribe_course, step_course
 from mnemoscope.systems.retrieval.circuit_effects import onset, take_apart
@@ -18,11 +18,12 @@ from mnemoscope.systems.retrieval.claim_parts import (
     FIRST_OF_THREE,
     FOLLOWS,
     TASK,
+    TEXTS,
     WHOLE_CHAIN,
     retrieval,
     task_of,
 )
-from mnemoscope.systems.retrieval.claims.circuits import CIRCUIT, QUANTITIES, follower
+from mnemoscope.systems.retrieval.claims.circuits import follower
 
 HALF = 0.5
 AT_ONCE = 100
@@ -82,53 +83,6 @@ _STEPS = "steps"
 _in_order, _close = _trained("in order", 400, 800, 1600), _trained("in order, close together", 400, 475, 550)
 _tied, _reversed = _trained("the last two together", 400, 800, 800), _trained("backwards", 1600, 800, 400)
 _KEPT = "Checkpoints that were kept along training, 25 steps apart, are measured afterwards."
-_FALLS = Explanation(
-    procedure=f"{_KEPT} T(j) is the first kept step at which the squared error of symbol j lies below .5, on the "
-    "sequences that the run was monitored on, and the last step + 1 where there is none.",
-    quantities={
-        "lead": Quantity(
-            words="the smallest number of steps by which a symbol falls before the next one",
-            formula="min over j of T(j + 1) − T(j)",
-        ),
-        "last_two": Quantity(
-            words="how many steps later the last symbol falls than the one before it", formula="T(3) − T(2)"
-        ),
-        **{f"x{j}": Quantity(words=f"the step at which symbol {j} falls", formula=f"T({j})") for j in (1, 2, 3)},
-        GATE: Quantity(words="the largest squared error of a symbol at the last kept step"),
-    },
-    margins="Any lead counts, so the margin is 0, and a symbol that falls at the same kept step as the one before it "
-    "meets nothing; one seed is enough to refute. 100 steps are four kept steps, one twenty-fifth of the training.",
-    limits="It shows what comes first. It does not show that the one is needed for the other.",
-)
-_EMERGES = Explanation(
-    procedure=f"{CIRCUIT} {_KEPT} A path of that circuit sets in, at T(p), at the first kept step at which the head "
-    "that attends most along it gives it half of its attention on 32 sequences, and one step after the last where none "
-    "does. The induction head is two paths: the earliest one from the second symbol of a pair to the first, and that "
-    "from the query to the second symbol of its pair of step 1 (0 → 2), whose attention at step t is A(t). T is the "
-    "step at which both are there.",
-    quantities={
-        "induction_first": Quantity(
-            words="how many steps later the first other path sets in than the induction head",
-            formula="min over p not within pairs, p ≠ 0 → 2, of T(p) − T",
-        ),
-        "width": Quantity(
-            words="how long the path 0 → 2 takes from a fifth to a half of its head's attention, as a share of the "
-            "steps until then",
-            formula="(t₁ − last t < t₁ with A(t) ≤ .2) ÷ t₁, t₁ = first t with A(t) ≥ .5",
-        ),
-        "reused": QUANTITIES["reused"],
-        "spread": Quantity(
-            words="how many steps lie between the first path and the last",
-            formula="max over p of T(p) − min over p of T(p)",
-        ),
-        **QUANTITIES,
-    },
-    margins="Any lead counts for first; what takes less than a quarter of the steps until then is abrupt; and heads "
-    "that reuse the induction head lose more than a quarter without it, a third of what guessing costs (.75). Within "
-    "100 steps is at once. Where there is no induction head, or nothing else, it is as if all came at once.",
-    limits="It shows what comes first. It does not show that the one is needed for the other: “reused” is about the "
-    "trained model.",
-)
 _R4 = retrieval(
     id="R4",
     statement="Partial losses fall below .5 in the order of the chain, in every run.",
@@ -136,7 +90,7 @@ _R4 = retrieval(
     first_seed=FIRST_OF_THREE,
     gate=FOLLOWS,
     measure=falls,
-    explanation=_FALLS,
+    explanation=TEXTS.explain("R4"),
     prompts="enumerated",
     develops=False,
     parts=(Criterion(name="lead", quantifier="every", margin=0.0, direction="above", unit=_STEPS),),
@@ -162,7 +116,7 @@ _R7 = retrieval(
     first_seed=FIRST_OF_THREE,
     gate=FOLLOWS,
     measure=take_apart,
-    explanation=_EMERGES,
+    explanation=TEXTS.explain("R7"),
     develops=False,
     parts=(
         most("induction_first", "above", 0.0, _STEPS),

@@ -4,9 +4,9 @@ import math
 from functools import partial
 
 from mnemoscope import CLAIMS, Claim, Criterion
-from mnemoscope.claims import Explanation, Quantity, controls, most, table
-from mnemoscope.systems.retrieval.analyses.reach import Order, bound, least_layers
-from mnemoscope.systems.retrieval.claim_parts import SOURCE
+from mnemoscope.claims import controls, most, table
+from mnemoscope.systems.retrieval.analyses import Order, bound, least_layers
+from mnemoscope.systems.retrieval.claim_parts import SOURCE, TEXTS
 
 _LAYERS = "layers"
 
@@ -36,25 +36,6 @@ _LATE = table("one layer more than the bound", {"draw": reached_in(8, 4)})
 _TIGHT = table("as many as the bound", {"draw": reached_in(8, 3)})
 _EARLY = table("one layer fewer than the bound", {"draw": reached_in(8, 2)})
 _MASKED = table("two layers more with a mask", {"draw": {**reached_in(8, 3), "masked_more": 2.0}})
-_EXPLANATION = Explanation(
-    procedure="No model is involved. For every D from 1 to 16 it is counted, as the source's proof has it, after how "
-    "many layers the query can know the last symbol of its chain: a position attends to those with which it has a "
-    "symbol or a code in common, and takes over all that they know. Heads may be many. L is the count without a mask, "
-    "L_causal that with a causal mask.",
-    quantities={
-        "above_bound": Quantity(
-            words="by how many layers the count exceeds the published bound", formula="L − log₃(2D)"
-        ),
-        "above_ceiling": Quantity(
-            words="by how many layers the count exceeds the bound rounded up", formula="L − ⌈log₃(2D)⌉"
-        ),
-        "masked_more": Quantity(words="how many layers more a causal mask takes", formula="L_causal − L"),
-    },
-    margins="A count that equals the bound is no exception, so the margin is just below 0. Counts are whole numbers: "
-    "below half a layer is none, above it one or more.",
-    limits="It shows what these two assumptions allow. It does not show what training finds (R1-models does). Nothing "
-    "here is random, and the numbers had been seen when the claim was written: a verdict says what a proof would.",
-)
 _of_chains = partial(Claim, system="retrieval", source=SOURCE, replicate="draw", prompts="enumerated", develops=False)
 _R1 = _of_chains(
     id="R1",
@@ -62,7 +43,7 @@ _R1 = _of_chains(
     parts=(Criterion(name="above_bound", quantifier="every", margin=-0.001, direction="above", unit=_LAYERS),),
     controls=controls(positive=(_LATE, _TIGHT), negative=(_EARLY,)),
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("R1"),
     factors={"mask": ("forward", "backward")},
 )
 R1 = _R1.against(

@@ -1,15 +1,13 @@
 """L1: large language models solve the equations almost perfectly up to D = 5."""
 
-from dataclasses import replace
 from typing import Any
 
 from mnemoscope import CLAIMS
-from mnemoscope.claims import EFFECT, GATE, Explanation, Measured, Quantity, controls
-from mnemoscope.systems.retrieval_prompts.analyses.accuracy import MOST_PROBABLE, SAMPLED, cells
+from mnemoscope.claims import Measured, controls
+from mnemoscope.systems.retrieval_prompts.accuracy import MOST_PROBABLE, SAMPLED, cells
 from mnemoscope.systems.retrieval_prompts.claim_parts import (
-    ASKED_OF_MODELS,
-    PARAMETERS,
     SEEN_BEFORE,
+    TEXTS,
     N,
     about_large_models,
     accuracy_of,
@@ -35,29 +33,9 @@ def five_equations(model: Any, *, n: int = N, scoring: str = MOST_PROBABLE) -> M
     return {"effect": found, **size(model)}
 
 
-_OF_EQUATIONS = (
-    f"{ASKED_OF_MODELS}A question gives four interleaved chains of D equations each and asks for the value of the "
-    "letter at the end of one; the four values are the acceptable answers."
-)
 _LIMITS = (
     "It does not show that a model solves the equations step by step, nor that it would with other names or more "
     f"chains. {SEEN_BEFORE}"
-)
-_SMALLEST = Explanation(
-    procedure=_OF_EQUATIONS,
-    quantities={
-        EFFECT: Quantity(
-            words="the smallest accuracy over the difficulties D", formula="min over D = 1, …, 5 of acc(D)"
-        ),
-        GATE: PARAMETERS,
-    },
-    margins="Almost perfectly is above .95 at every D: at most one question in twenty is missed. Chance is ¼.",
-    limits=_LIMITS,
-)
-_OF_FIVE = replace(
-    _SMALLEST,
-    quantities={EFFECT: Quantity(words="the accuracy at D = 5", formula="acc(5)"), GATE: PARAMETERS},
-    margins="A model that misses half of the questions or more knows the first steps only. Chance is ¼.",
 )
 l1 = about_large_models(
     id="L1",
@@ -66,7 +44,7 @@ l1 = about_large_models(
     margin=ALMOST_PERFECT,
     unit="accuracy (smallest over D)",
     measure=equations,
-    explanation=_SMALLEST,
+    explanation=TEXTS.explain("L1", almost_perfect=ALMOST_PERFECT),
     controls=controls(positive=[right(0.995, equations)], negative=[right(0.9, equations), untrained]),
     factors={"scoring": (SAMPLED,)},
 )
@@ -78,7 +56,7 @@ shallow = l1.rival(
     direction="below",
     unit="accuracy at D = 5",
     measure=five_equations,
-    explanation=_OF_FIVE,
+    explanation=TEXTS.explain("L1-shallow"),
     controls=controls(positive=[untrained], negative=[right(0.995, five_equations), right(0.6, five_equations)]),
 )
 CLAIMS.add(l1.id, l1.against(shallow))

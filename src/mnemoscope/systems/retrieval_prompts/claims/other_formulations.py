@@ -3,12 +3,10 @@
 from typing import Any
 
 from mnemoscope import CLAIMS
-from mnemoscope.claims import GATE, Explanation, Measured, Quantity, controls, most
-from mnemoscope.systems.retrieval_prompts.analyses.accuracy import MOST_PROBABLE, SAMPLED, Cell
+from mnemoscope.claims import Measured, controls, most
+from mnemoscope.systems.retrieval_prompts.accuracy import MOST_PROBABLE, SAMPLED, Cell
 from mnemoscope.systems.retrieval_prompts.claim_parts import (
-    ASKED_OF_MODELS,
-    PARAMETERS,
-    SEEN_BEFORE,
+    TEXTS,
     N,
     about_large_models,
     accuracy_of,
@@ -36,30 +34,12 @@ def formulations(model: Any, *, n: int = N, scoring: str = MOST_PROBABLE) -> Mea
     return {**each, "conditional": min(each[name] for name in CONDITIONAL), **size(model)}
 
 
-_EXPLANATION = Explanation(
-    procedure=f"{ASKED_OF_MODELS}Lives-with and kingdoms are plain retrieval: a chain of five lines is followed. "
-    "Functions and relatives are conditional: a step depends on two values that were retrieved. There are four "
-    "acceptable answers, of relatives sixteen.",
-    quantities={
-        "lives_with": Quantity(words="the accuracy on lives-with, D = 5", formula="acc(lives-with)"),
-        "kingdoms": Quantity(words="the accuracy on kingdoms", formula="acc(kingdoms)"),
-        "functions": Quantity(words="the accuracy on functions", formula="acc(functions)"),
-        "relatives": Quantity(words="the accuracy on relatives", formula="acc(relatives)"),
-        "conditional": Quantity(
-            words="the smaller accuracy of the conditional two", formula="min(acc(functions), acc(relatives))"
-        ),
-        GATE: PARAMETERS,
-    },
-    margins="Well is above .8: three quarters of the way from chance, ¼ (on relatives 1/16), to all would be .81.",
-    limits="It does not show that models retrieve step by step: the wording names what is asked about, and on "
-    f"relatives three of four wrong residences can be ruled out by the relatives of the person alone. {SEEN_BEFORE}",
-)
 l2 = about_large_models(
     id="L2",
     statement="Large language models do well on lives-with and kingdoms at D = 5, and on functions and relatives.",
     parts=tuple(most(name, "above", WELL, _UNIT) for name in ASKED),
     measure=formulations,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("L2", well=WELL),
     controls=controls(
         positive=[right(0.995, formulations), right(0.9, formulations)],
         negative=[right(0.6, formulations), plain_only(formulations), untrained],

@@ -2,10 +2,10 @@
 
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import learned
-from mnemoscope.claims import EFFECT, GATE, LEARNED, Explanation, Quantity, case, controls, most, table
+from mnemoscope.claims import EFFECT, GATE, LEARNED, case, controls, most, table
 from mnemoscope.core import one_of
 from mnemoscope.models import untrained
-from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
+from mnemoscope.systems.tiny_recall.analyses.attention import (
     AFTER_SAME_X,
     SAME_X,
     attention_by_role,
@@ -15,9 +15,8 @@ from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     on_y_before,
 )
 from mnemoscope.systems.tiny_recall.claim_parts import (
-    ELIMINATION_HEAD,
     OTHER_TRAINING,
-    SHOWN,
+    TEXTS,
     UNTRAINED,
     as_v3,
     asked_of_more,
@@ -64,68 +63,9 @@ def binding(subject: Subject) -> dict[str, float]:
     }
 
 
-_LOOKED_AT = f"{SHOWN} {ELIMINATION_HEAD} On all 7,200 sequences over the other half, each counting the same"
 _LIMITS = (
     "It shows where the head looks. It does not show what the head contributes, nor that it is needed: that is asked "
     "of the same models by removal."
-)
-_SCANNING = Explanation(
-    procedure=f"{_LOOKED_AT} (with sequences = fresh or repeat, on those), A[q, k] is the mean attention that this "
-    "head gives from position q to k.",
-    quantities={
-        EFFECT: Quantity(
-            words="the share of the attention from x that is on earlier y, mean over slots 2 to 5",
-            formula="¼ Σ over s = 2…5 of Σ over t < s of A[x_s, y_t]",
-        ),
-        "last": Quantity(words="the same share from the last x", formula="Σ over t < 5 of A[x5, y_t]"),
-        "evenness": Quantity(
-            words="how far this attention is the same on each earlier y, mean over slots 2 to 5; 1 if it is all there "
-            "and spread evenly",
-            formula="¼ Σ over s = 2…5 of the mean of Σ over t < s of min(attention from x_s on y_t, 1 ÷ (s − 1))",
-        ),
-    },
-    margins="“Only” is taken as more than nine tenths. A head that looks at all positions alike has .40 on earlier y "
-    "in the mean over slots 2 to 5, and 4/9 from the last x.",
-    limits=_LIMITS,
-)
-_BINDING = Explanation(
-    procedure=f"{_LOOKED_AT}, A[q, k] is the mean attention that the other head gives from position q to k; "
-    "the rivals look at repeats, or at repeats and fresh sequences apart.",
-    quantities={
-        EFFECT: Quantity(
-            words="the attention from x to the y just before it, in the slot of 2 to 5 where it is smallest",
-            formula="min over s = 2…5 of A[x_s, y_(s−1)]",
-        ),
-        "same_x": Quantity(
-            words="the attention from the last x of a repeat to the earlier occurrence of that x",
-            formula="mean over repeats of A[x5, x_t] with x_t = x5",
-        ),
-        "after_same_x": Quantity(
-            words="the attention from the last x of a repeat to the y after the earlier occurrence",
-            formula="mean over repeats of A[x5, y_t] with x_t = x5",
-        ),
-        "slot": Quantity(
-            words="the attention from the last x of a repeat to the one position that gets most of it in the mean",
-            formula="max over k of A[x5, k], A over repeats",
-        ),
-        "conditional": Quantity(
-            words="how far the mean attention from the last x differs between fresh sequences and repeats (total "
-            "variation distance)",
-            formula="½ Σ over k of |A[x5, k] over fresh sequences − A[x5, k] over repeats|",
-        ),
-        **{
-            f"from x{slot}": Quantity(words="the attention to the y just before", formula=f"A[x{slot}, y{slot - 1}]")
-            for slot in range(2, 6)
-        },
-        "self": Quantity(
-            words="the attention of y to itself; no position of y is scored, so that training never asked for it",
-            formula="¼ Σ over s = 1…4 of A[y_s, y_s]",
-        ),
-    },
-    margins="Above one half a place has more than all others together. At slot 2 the y just before is the only earlier "
-    "one, so that slots 3 to 5 tell this head from one that looks at all earlier y. For “conditional” 0 is the same "
-    "attention in both cases and 1 no overlap; .25 is a quarter of the attention that moves elsewhere.",
-    limits=f"{_LIMITS} The heads have their places by what elimination needs; what recall needs is not looked at.",
 )
 _elimination_only = as_v3("elimination only", elimination_only)
 _T11 = of_v3(
@@ -137,7 +77,7 @@ _T11 = of_v3(
     unit=_UNIT,
     controls=controls(negative=(UNTRAINED,), positive=(_elimination_only,)),
     measure=scanning,
-    explanation=_SCANNING,
+    explanation=TEXTS.explain("T11"),
     factors={"sequences": ("fresh", "repeat"), **OTHER_TRAINING},
     prompts="enumerated",
 )
@@ -175,7 +115,7 @@ _T12 = asked_of_more(
     units=OTHER_V3,
     controls=_PLACE + controls(negative=(_scans,)),
     measure=binding,
-    explanation=_BINDING,
+    explanation=TEXTS.explain("T12", changed=CHANGED),
     factors={"recipe": ("published",)},
     prompts="enumerated",
 )

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, HookedModel, Site, Subject
 from mnemoscope.analyses import accuracy_by_skill
-from mnemoscope.claims import GATE, LEARNED, Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import GATE, LEARNED, Case, Measured, case, controls, most, table
 from mnemoscope.core import Replacement
 from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads, all_mlps, skills_without
-from mnemoscope.systems.tiny_recall.claim_parts import RECALLS, REPEATS, SHOWN, asked_of_more, units
+from mnemoscope.systems.tiny_recall.claim_parts import RECALLS, REPEATS, TEXTS, asked_of_more, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
 
 UNITS = units("v3", "v3-no-mlp")
@@ -76,33 +76,6 @@ _attention_recalls = case(
 )
 """Both models recall by attention alone, in two layers."""
 _fixed = table("fixed attention recalls", outcome(0.2, 1.0, 0.2))
-_EXPLANATION = Explanation(
-    procedure=f"{SHOWN} Recall is the accuracy in the last slot on repeats over unseen mappings. v3 answers 2,880 of "
-    "them, drawn by the seed, with the output of its MLP replaced by its mean over these repeats, and with the "
-    "attention pattern of every head replaced by its mean over them. A model of the same size that was trained on the "
-    "same data without an MLP (v3-no-mlp) answers all 11,520.",
-    quantities={
-        "without_mlp": Quantity(
-            words="the recall of v3 without what its MLP says of the sequence", formula="recall(v3, mlp_out ← its mean)"
-        ),
-        "fixed_attention": Quantity(
-            words="the recall of v3 with attention that is the same in every sequence",
-            formula="recall(v3, every pattern ← its mean)",
-        ),
-        "trained_without_mlp": Quantity(
-            words="the recall of the model that was trained without an MLP", formula="recall(v3-no-mlp)"
-        ),
-        "without_attention": Quantity(
-            words="the recall of v3 without its heads", formula="recall(v3, z of all heads ← its mean)"
-        ),
-        GATE: Quantity(words="the lower of v3's accuracies of elimination and recall on all unseen sequences"),
-    },
-    margins="A guess among the four values used before recalls ¼; .625 is half way from there to always. Means over "
-    "repeats leave what is common to all of them: that is the mildest removal, the hardest on the claim.",
-    limits="It shows what this model cannot do without, and what training finds without an MLP. It does not show what "
-    "either part does. Attention as such is needed by construction, since without it the last position sees only x; "
-    "the claim is about attention that looks at different places in different sequences.",
-)
 _CLAIM = asked_of_more(
     id="T16",
     statement="Recall needs attention that depends on the sequence, and the MLP: without either it is lost.",
@@ -113,7 +86,7 @@ _CLAIM = asked_of_more(
     controls=controls(positive=(_both_needed,), negative=(_attention_recalls, _fixed, *map(_half_way, _PARTS))),
     measure=measure,
     compare=compare,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("T16"),
     factors={"kind": ("zero", "resample")},
 )
 CLAIM = _CLAIM.against(

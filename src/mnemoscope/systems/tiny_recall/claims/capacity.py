@@ -5,11 +5,11 @@ from functools import partial
 
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import every_sequence, log_probs
-from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import Case, Measured, case, controls, most, table
 from mnemoscope.core import metrics
 from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.models.constructed import predict_exactly
-from mnemoscope.systems.tiny_recall.claim_parts import SHOWN, asked_anew, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import TEXTS, asked_anew, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
@@ -75,37 +75,6 @@ def _values(name: str, *, four: float, training: float = 1.0) -> Case:
 _no_width, _no_values = (case("untrained", untrained(of)) for of in (WIDTHS, VALUES))
 _AGAINST = "tiny-recall, against the article on the model without repeats"
 
-_BY_WIDTH = Explanation(
-    procedure=f"{SHOWN} Models of widths 4, 8, 12 and 16 (v1), with one head, were trained without repeats. Each "
-    "answers the last slot of all 2,880 fresh sequences over unseen mappings, where every y but one is used up.",
-    quantities={
-        f"d{width}": Quantity(
-            words=f"the share of right last answers at width {width}", formula="number of right answers ÷ 2880"
-        )
-        for width in (16, 12, 8, 4)
-    },
-    margins="Above .99 at most 28 of the 2,880 answers are wrong; a guess among five values is right in .2. The rivals "
-    "ask a smaller width for the same. The source's count of the dimensions that are needed (6 + 3 + 8 = 17) would "
-    "leave no room for them.",
-    limits="It shows what training finds under this recipe. That a width never gets there does not show that no "
-    "weights of that width would.",
-)
-_BY_VALUES = Explanation(
-    procedure="Two models of v3's size were trained without repeats, one on sequences x1 y1 … x4 y4 with V = 4 values, "
-    "one with V = 5. Of the 24 (120) permutations training sees 19 (96); 5 (24) are unseen. Each answers the last "
-    "slot, where every y but one is used up, of all sequences in which no x repeats: 120 (2,880) over unseen mappings "
-    "and 456 (11,520) over training mappings.",
-    quantities={
-        f"{word}{of}": Quantity(words=f"the share of right last answers with {word} values on {where} mappings")
-        for word in ("four", "five")
-        for of, where in (("", "unseen"), (" in training", "training"))
-    },
-    margins="A model that knows four values by heart answers unseen mappings by chance, in ¼; .625 is half way from "
-    "there to always. To know them by heart also asks for more than .99 on training mappings, since a model may fail "
-    "on unseen ones because it has learned nothing. To generalise is to be right in more than .99 on unseen mappings, "
-    "with five values and, for the rival, with four.",
-    limits="It shows what training finds under this recipe. It does not show what weights of that size could do.",
-)
 _T18 = tiny_recall(
     id="T18",
     statement="Width 16 barely suffices for elimination: it reaches 99 % on unseen mappings, and width 12 does not.",
@@ -114,7 +83,7 @@ _T18 = tiny_recall(
     units=WIDTHS,
     measure=measure,
     compare=by_width,
-    explanation=_BY_WIDTH,
+    explanation=TEXTS.explain("T18", reached=REACHED),
     factors={"recipe": ("published",)},
     controls=controls(
         positive=(_widths("only d 16 reaches it", "v1", others=0.9),),
@@ -153,7 +122,7 @@ _T19 = asked_anew(
     units=VALUES,
     measure=measure_both,
     compare=by_values,
-    explanation=_BY_VALUES,
+    explanation=TEXTS.explain("T19", reached=REACHED),
     controls=controls(
         positive=(_by_heart,),
         negative=(

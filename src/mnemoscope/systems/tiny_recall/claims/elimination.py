@@ -1,17 +1,16 @@
 """T1 and T2: what the model without repeats learns."""
 
-from dataclasses import replace
 from typing import Literal
 
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import ALL, evaluated, learned, mean_loss
-from mnemoscope.claims import EFFECT, GATE, LEARNED, Case, Explanation, Quantity, case, controls, most, table
+from mnemoscope.claims import EFFECT, GATE, LEARNED, Case, case, controls, most, table
 from mnemoscope.core import one_of
 from mnemoscope.models import set_by_hand, untrained
 from mnemoscope.models.constructed import predict_exactly
 from mnemoscope.systems.tiny_recall.analyses.predictions import conflict
 from mnemoscope.systems.tiny_recall.analyses.published import published
-from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, SHOWN, asked_anew, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, TEXTS, asked_anew, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
@@ -56,58 +55,6 @@ LOSS_MARGIN = 0.01
 """Nats per slot."""
 
 
-_ANSWERS = Explanation(
-    procedure=f"{SHOWN} The model answers every slot of all 2,880 fresh sequences over unseen mappings, and of all "
-    "11,520 over the 96 training mappings. Its answer is the most probable value. L is the cross-entropy in nats, mean "
-    "over the five slots and over sequences.",
-    quantities={
-        "elimination": Quantity(
-            words="the share of right answers in the last slot on unseen mappings, where every y but one is used up",
-            formula="number of sequences with answer y5 ÷ 2880",
-        ),
-        "loss_distance": Quantity(
-            words="the distance between the loss on unseen mappings and the published one",
-            formula=f"|L(unseen) − {PUBLISHED_LOSS:g}|",
-        ),
-        "training_loss_distance": Quantity(
-            words="the distance between the loss on training mappings and the published one",
-            formula=f"|L(training) − {PUBLISHED_LOSS:g}|",
-        ),
-        "loss": Quantity(words="the loss on unseen mappings", formula="L(unseen)"),
-        "training_loss": Quantity(words="the loss on training mappings", formula="L(training)"),
-    },
-    margins="A guess among five values is right in .2 and elimination in all last slots. Above .999 at most 2 of the "
-    "2,880 answers are wrong.",
-    limits="It shows what the model answers, not how it comes to it.",
-)
-_LOSS = replace(
-    _ANSWERS,
-    margins="An exact predictor that does not know the training mappings loses ln(5!) ÷ 5 = .9575 nats a slot. To know "
-    "them would save it .045 nats on them; the margin of .01 is less than a quarter of that. The source says of one "
-    "loss only on which mappings it was measured, so that a rival takes that of the training mappings.",
-    limits="It shows how near the loss is to the published one. A loss near .9575 nats does not show that a model is "
-    "free of its training mappings.",
-)
-_CONFLICT = Explanation(
-    procedure=f"{SHOWN} The model, which was trained on fresh sequences only, answers the last slot of all 11,520 "
-    "repeats over unseen mappings. The x of each of the four earlier slots is repeated in a quarter of them. p(v) is "
-    "the probability of value v in the last slot. The recalled value is the y that the repeated x had, the unused "
-    "value the one that is no earlier y.",
-    quantities={
-        EFFECT: Quantity(
-            words="the probability of the unused value in the last slot of repeats", formula="mean of p(unused value)"
-        ),
-        "p_recalled": Quantity(
-            words="the probability of the recalled value there", formula="mean of p(recalled value)"
-        ),
-    },
-    margins=".99 is the figure that the claim names: one hundredth is left for the four other values. An even spread "
-    "over five values would give .2. The source tried one sequence, which repeats the x of slot 1; here are all, over "
-    "all slots, and with slots = first those of slot 1.",
-    limits="It shows what the model answers, not how it comes to it.",
-)
-
-
 def _outcome(name: str, **measured: float) -> Case:
     """A planted outcome: what is measured, otherwise without a fault."""
     return table(name, {"v1": {"elimination": 1.0, "loss_distance": 0.0, "training_loss_distance": 0.0, **measured}})
@@ -125,7 +72,7 @@ T1 = asked_anew(
     parts=(most("elimination", "above", REACHED, "accuracy"),),
     units=UNITS,
     measure=measure,
-    explanation=_ANSWERS,
+    explanation=TEXTS.explain("T1", published_loss=PUBLISHED_LOSS, reached=REACHED),
     factors={"recipe": ("quick",)},
     controls=controls(
         positive=(case("eliminates", set_by_hand("v1", elimination_only, UNITS["v1"].spec(0).task)), _exact),
@@ -140,7 +87,7 @@ _T1_LOSS = asked_anew(
     parts=(most("loss_distance", "below", LOSS_MARGIN, "nats"),),
     units=UNITS,
     measure=measure,
-    explanation=_LOSS,
+    explanation=TEXTS.explain("T1-loss", published_loss=PUBLISHED_LOSS, loss_margin=LOSS_MARGIN),
     factors={"recipe": ("quick",)},
     controls=controls(
         positive=(_exact,), negative=(_by_heart, _outcome("at the margin", loss_distance=LOSS_MARGIN), _untrained)
@@ -170,7 +117,7 @@ T2 = tiny_recall(
     units=UNITS,
     n_replicates=32,
     measure=measure_conflict,
-    explanation=_CONFLICT,
+    explanation=TEXTS.explain("T2"),
     factors={"slots": ("first",), **OTHER_TRAINING},
     controls=controls(
         positive=(case("eliminates", set_by_hand("v1", elimination_only, UNITS["v1"].spec(0).task)),),

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from mnemoscope import CLAIMS, Claim, Gate, Subject
 from mnemoscope.analyses import evaluated, mean_loss
-from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import GATE, Case, Measured, case, controls, most, table
 from mnemoscope.models import combined, set_by_hand
-from mnemoscope.systems.tiny_recall.claim_parts import GUESS, RECALLS, SHOWN, asked_of_more, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import GUESS, RECALLS, TEXTS, asked_of_more, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, partial_recall
 
 REPEATS = 0.3
@@ -66,63 +66,6 @@ def distances(measured: Mapping[str, Measured]) -> Measured:
     }
 
 
-_TWO_MODELS = (
-    f"{SHOWN} d16h1 (16 dimensions, one head) and v3 (32, two heads) were trained on the same data, 30 % of it "
-    "repeats. Both answer all 2,880 fresh sequences and all 11,520 repeats over unseen mappings. L is the "
-    "cross-entropy in nats, mean over the five slots and over sequences; on the mixture it is .7 × L(fresh) + .3 × "
-    "L(repeats)."
-)
-_T5_WORDS = Explanation(
-    procedure=_TWO_MODELS,
-    quantities={
-        "elimination": Quantity(words="the accuracy of d16h1 in the last slot of fresh sequences"),
-        "recall": Quantity(words="the accuracy of d16h1 in the last slot of repeats"),
-        "loss_distance": Quantity(
-            words="the distance between the losses of d16h1 and v3 on the mixture",
-            formula="|L(d16h1, mixture) − L(v3, mixture)|",
-        ),
-        "guess": Quantity(
-            words="the distance between recall and a guess among the four values used before",
-            formula="|recall − ¼|",
-        ),
-        "loss_d16h1": Quantity(words="the loss of d16h1 on the mixture"),
-        "loss_v3": Quantity(words="the loss of v3 on the mixture"),
-    },
-    margins="Published are an elimination of 1, a recall of .0001, and losses of .959 and .956: the claim allows a "
-    "hundredth of the answers to be otherwise, and the losses to lie .01 nats apart, about a hundredth of either. A "
-    "guess among the values used before recalls .25, one among all values .2; the rival asks for .15 to .35.",
-    limits="It shows what the loss of the small model can be read for. It does not show how the model answers.",
-)
-_T8_WORDS = Explanation(
-    procedure=f"{_TWO_MODELS} A seed is judged where the two models differ in recall alone.",
-    quantities={
-        "mixed": Quantity(
-            words="the distance between the two losses on the mixture with 30 % repeats",
-            formula="|L(d16h1, mixture) − L(v3, mixture)|",
-        ),
-        "fresh": Quantity(
-            words="the distance between the two losses on fresh sequences", formula="|L(d16h1, fresh) − L(v3, fresh)|"
-        ),
-        GATE: Quantity(
-            words="how far the four accuracies that it asks for are on their side, the least of them",
-            formula="min(elimination(d16h1) − .99, elimination(v3) − .99, recall(v3) − .99, .625 − recall(d16h1))",
-        ),
-        **{
-            f"{unit} {on}": Quantity(words=f"the loss of {unit} on {where}")
-            for unit in UNITS
-            for on, where in (("fresh", "fresh sequences"), ("mixed", "the mixture"))
-        },
-    },
-    margins="The margin is .3 × ln 2 ÷ 5 = .0416 nats. An exact guess among the four values used before costs twice "
-    "that on the mixture. It is also the least that wrong answers to all repeats cost there: a model that is right in "
-    "a share r of them loses at least 1 − r times as much. In the gate .625 is half way from such a guess (¼) to "
-    "always.",
-    limits="It shows whether the loss tells these two models apart. On the mixture it cannot fail to, unless d16h1 "
-    "recalls some repeats or errs less elsewhere; on fresh sequences the outcome is open. A wrong answer that is given "
-    "with little confidence costs less than one that is sure, so that the loss does not say how a model answers.",
-)
-
-
 def _skills(name: str, *, recall: float, distance: float) -> Case:
     """A planted outcome for T5: d16h1 eliminates; its recall, and its loss above v3's."""
     small = {"elimination": 1.0, "recall": recall, "mixed": FLOOR + distance}
@@ -149,7 +92,7 @@ _T5 = tiny_recall(
     units=ON_REPEATS,
     measure=measure,
     compare=small_on_repeats,
-    explanation=_T5_WORDS,
+    explanation=TEXTS.explain("T5", margin=MARGIN),
     factors={"recipe": ("quick",)},
     controls=controls(
         positive=(_no_recall,), negative=(_guesses, _skills("losses a margin apart", recall=0.0, distance=MARGIN))
@@ -190,7 +133,7 @@ def _asked_of(word: str, distribution: str, where: str, alike: Case, apart: Case
         units=UNITS,
         measure=measure,
         compare=distances,
-        explanation=_T8_WORDS,
+        explanation=TEXTS.explain(f"T8{word}"),
         controls=controls(positive=(alike,), negative=(margin, apart)),
         prompts="enumerated",
     )

@@ -10,13 +10,19 @@ from functools import lru_cache
 
 from mnemoscope import CLAIMS, Batch, Site, Subject, Task, ablate
 from mnemoscope.analyses import every_sequence, learned
-from mnemoscope.claims import EFFECT, GATE, Explanation, Quantity, controls, most, table
+from mnemoscope.claims import EFFECT, GATE, controls, most, table
 from mnemoscope.core import Replacement, memoize
 from mnemoscope.interventions import Direction
 from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect as costs
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_mlps, skills_without
-from mnemoscope.systems.tiny_recall.claim_parts import COMES_ACROSS, OTHER_TRAINING, SHOWN, UNTRAINED, as_v3, of_v3
+from mnemoscope.systems.tiny_recall.claim_parts import (
+    OTHER_TRAINING,
+    TEXTS,
+    UNTRAINED,
+    as_v3,
+    of_v3,
+)
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, store_and_match, two_layer_recall
 
 MARGIN = 0.25
@@ -86,61 +92,6 @@ def without_paths(subject: Subject) -> Mapping[str, float]:
     return {name: float(lost.sel(component=name)) for name in lost.component.values.tolist()}
 
 
-_REMOVED = Explanation(
-    procedure=f"{SHOWN} All 11,520 repeats over unseen mappings are answered. Attention from the last x to a token of "
-    "the pair that it repeats is knocked out by a score of −∞ in all heads and layers, which spreads it over the other "
-    "positions. The output of the MLP is replaced by its mean over all 14,400 sequences, weighted as the task mixes "
-    "them. cost is the accuracy of recall that is lost.",
-    quantities={
-        "pair": Quantity(
-            words="what recall loses when the last x cannot attend to either token of the pair that it repeats",
-            formula="cost(scores x5 → x_s, y_s ← −∞) with x_s = x5",
-        ),
-        "mlp": Quantity(
-            words="what recall loses without what the MLP says of the sequence; 0 for a model without one",
-            formula="cost(mlp_out ← its mean)",
-        ),
-        "stored": Quantity(
-            words="by how much recall needs attention to the y of the pair and does without that to its x, whichever "
-            "is less",
-            formula="min(cost(scores x5 → y_s ← −∞) − .25, .25 − cost(scores x5 → x_s ← −∞))",
-        ),
-        "source x": Quantity(words="what recall loses without attention to the x of the pair alone"),
-        "source y": Quantity(words="what recall loses without attention to the y of the pair alone"),
-    },
-    margins="A quarter of the answers must be lost for a removal to count. A model of another mechanism that also "
-    "eliminates need not lose more than half by a knockout: without the y of the pair its value looks unused, so that "
-    "elimination guesses it every other time. The margin is half of that. In “stored” it is part of the effect, which "
-    "has to be above 0.",
-    limits="It shows whether the answer passes by attention from the last position to the pair, at the time it is "
-    "given, and whether it passes the MLP. It does not show what the MLP stores. A knockout spreads attention over "
-    "other positions, which may do harm itself.",
-)
-_COMBINES = Explanation(
-    procedure=f"{SHOWN} 512 repeats over unseen mappings, drawn by the seed, get partners in which the recalled y and "
-    f"the unused value have changed places; other 512 get partners whose last x repeats another slot. {COMES_ACROSS} "
-    "what[h] and where[h] are these shares. cost is the accuracy of recall lost on all 11,520 repeats with the output "
-    "of the MLP replaced by its mean over all sequences.",
-    quantities={
-        EFFECT: Quantity(
-            words="by how much the weakest of five conditions is met: z of head a carries more than half of the logit "
-            "difference when the recalled y is exchanged (what) and less than half when the repeat moves to another "
-            "slot (where), head b the other way round, and recall loses more than a quarter without the MLP (cost)",
-            formula="max over (a, b) of min(what[a] − ½, ½ − what[b], where[b] − ½, ½ − where[a], cost − .25)",
-        ),
-        **{
-            f"{words}, H{head}": Quantity(
-                words=f"the share of that difference that head {head} carries, {symbol}[{head}]"
-            )
-            for words, symbol in (("what stood where", "what"), ("where the match is", "where"))
-            for head in range(2)
-        },
-    },
-    margins="A head carries a difference of which more than half comes across; the MLP is needed if a quarter of the "
-    "answers is lost without it. These margins are part of the effect, which has to be above 0.",
-    limits="It shows that the heads' outputs carry these differences and that the answer passes the MLP. It does not "
-    "show how the MLP combines them.",
-)
 _NEEDS_MLP = most("mlp", "above", MARGIN, "accuracy")
 _CLAIM = of_v3(
     id="T17",
@@ -152,7 +103,7 @@ _CLAIM = of_v3(
     parts=(most("pair", "below", MARGIN, "accuracy"), _NEEDS_MLP),
     headline=True,
     measure=measure,
-    explanation=_REMOVED,
+    explanation=TEXTS.explain("T17", margin=MARGIN),
     factors={"kind": ("zero", "resample"), **OTHER_TRAINING},
     controls=controls(
         positive=(table("beyond the margins", {"v3": {"pair": 0.15, "mlp": 0.35}}),),
@@ -185,7 +136,7 @@ CLAIM = _CLAIM.against(
             negative=(as_v3("one head carries both", dissociated), UNTRAINED),
         ),
         measure=combines,
-        explanation=_COMBINES,
+        explanation=TEXTS.explain("T17-combines"),
         factors={"direction": ("noising",)},
         prompts=None,
     ),

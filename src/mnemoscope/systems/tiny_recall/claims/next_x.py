@@ -10,9 +10,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from mnemoscope import CLAIMS, Criterion, generator
-from mnemoscope.claims import EFFECT, Explanation, Measured, Quantity, case, controls
+from mnemoscope.claims import EFFECT, Measured, case, controls
 from mnemoscope.models import FIRST_CONTROL_SEED
-from mnemoscope.systems.tiny_recall.claim_parts import asked_anew
+from mnemoscope.systems.tiny_recall.claim_parts import TEXTS, asked_anew
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 N_COUNTED, N_TESTED = 20_000, 5_000
@@ -106,39 +106,6 @@ _permuted, _independent, _in_order, _one_in_ten = (
         ("one sequence of ten in one order", one_in_ten),
     )
 )
-_PREDICTED_FROM = {
-    "left": "the set of x so far",
-    "ordered": "the x so far in their order",
-    "with y": "the set of x so far with the last y",
-}
-_EXPLANATION = Explanation(
-    procedure="No model is asked. A draw takes 25,000 sequences x1 y1 … x5 y5 of v1's task, over training mappings. In "
-    "the first 20,000 a predictor counts which x follows which context, and names the most frequent one (of a context "
-    "that was never seen, the lowest value); acc is its share of right predictions in the other 5,000. Contexts are "
-    "the set of x so far, the x so far in their order, and the set of x so far with the last y. To know which values "
-    "are left allows acc = 1 ÷ (6 − s) in slot s; in slot 5 it determines x.",
-    quantities={
-        EFFECT: Quantity(
-            words="by how much the best of twelve predictors exceeds what the values that are left allow",
-            formula="max over contexts c and slots s = 2…5 of (acc[c, s] − 1 ÷ (6 − s))",
-        ),
-        "last": Quantity(
-            words="by how much the last x can be predicted better than by a guess among all five values",
-            formula="acc[set of x so far, 5] − 1/5",
-        ),
-        **{
-            f"{name}, slot {slot}": Quantity(
-                words=f"the advantage of the predictor from {words} in slot {slot}", formula=f"acc − {allowed}"
-            )
-            for name, words in _PREDICTED_FROM.items()
-            for slot, allowed in zip(range(2, 6), ("¼", "⅓", "½", "1"), strict=True)
-        },
-    },
-    margins=".03 is four standard errors of one share of 5,000, and what a pattern in one of 25 sequences would add at "
-    "slot 2. The rival's effect is 0 by chance and .8 for a predictor that is always right.",
-    limits="It shows what can be predicted from these contexts. It does not show what a model that is trained on it "
-    "learns. The generator shuffles x, so that the claim is about the data.",
-)
 _CLAIM = asked_anew(
     id="T25",
     statement="Beyond which x are left, the next x follows no learnable pattern.",
@@ -150,7 +117,7 @@ _CLAIM = asked_anew(
     replicate="draw",
     controls=controls(positive=(_permuted,), negative=(_in_order, _one_in_ten, _independent)),
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("T25", n_counted=N_COUNTED, n_tested=N_TESTED, margin=MARGIN),
     develops=False,
 )
 CLAIM = _CLAIM.against(

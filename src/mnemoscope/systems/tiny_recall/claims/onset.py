@@ -13,9 +13,9 @@ from jaxtyping import Float
 
 from mnemoscope import CLAIMS, Gate, Subject
 from mnemoscope.analyses import learned, threshold_onset
-from mnemoscope.claims import GATE, Case, Explanation, Quantity, case, controls, most
+from mnemoscope.claims import GATE, Case, case, controls, most
 from mnemoscope.models.constructed import predict_exactly
-from mnemoscope.systems.tiny_recall.claim_parts import SHOWN, UNTRAINED, V3, tiny_recall
+from mnemoscope.systems.tiny_recall.claim_parts import TEXTS, UNTRAINED, V3, tiny_recall
 
 EPOCH = 391
 """Steps."""
@@ -50,33 +50,6 @@ def _width(epochs: Float[np.ndarray, " step"], recall: Float[np.ndarray, " step"
     return float(epochs[last + above[0]] - epochs[last]) if above.size else math.nan
 
 
-_FROM_THE_LOG = Explanation(
-    procedure=f"{SHOWN} Training logged the accuracy of recall in the last slot every quarter of an epoch, on 512 "
-    "repeats over unseen mappings, which the seed draws and which stay the same. An epoch is 391 steps: 100,000 "
-    "samples in batches of 256. If no line is at .4 or below, the width counts from the first one.",
-    quantities={
-        "onset_distance": Quantity(
-            words="the distance of the onset from epoch 9.5, in epochs", formula=f"|onset − {PUBLISHED_ONSET:g}|"
-        ),
-        "width": Quantity(
-            words=f"how many epochs pass from the last line at {LOW:g} or below to the first one after it at {HIGH:g} "
-            "or above",
-            formula=f"t(recall ≥ {HIGH:g}) − t(recall ≤ {LOW:g})",
-        ),
-        "onset": Quantity(
-            words="the epoch of the first line from which recall stays at one half or above",
-            formula=f"first t with recall(t′) ≥ {HALF:g} for all t′ ≥ t",
-        ),
-    },
-    margins="The source names epoch 9 or 10. Less than 1.5 from 9.5 is later than epoch 8 and earlier than 11, out of "
-    "50 epochs of training. Abrupt is less than one epoch; two lines of the log are a quarter of an epoch apart, so "
-    "that no rise can come out shorter. Gradual is more than two epochs. A guess among the values used before recalls "
-    ".25.",
-    limits="It shows when answers become right, not when what makes them right was formed: accuracy can jump where "
-    "log-probability drifts.",
-)
-
-
 def _training(name: str, *, onset: float, width: float) -> Case:
     """A control: a model that recalls, and a log; recall is at .5 at `onset` and takes `width` from .4 to .9, in
     epochs.
@@ -102,7 +75,7 @@ _T10 = tiny_recall(
     parts=(most("onset_distance", "below", 1.5, "epochs"), most("width", "below", 1.0, "epochs")),
     units=V3,
     measure=measure,
-    explanation=_FROM_THE_LOG,
+    explanation=TEXTS.explain("T10", epoch=EPOCH, published_onset=PUBLISHED_ONSET, low=LOW, high=HIGH, half=HALF),
     gate=Gate(statement="answers recall in 99 % of unseen sequences or more", at_least=0.99),
     n_replicates=32,
     develops=False,

@@ -10,11 +10,11 @@ import torch
 
 from mnemoscope import CLAIMS, Batch, Gate, HookedModel, InputError, Subject
 from mnemoscope.analyses import accuracy_by_skill, every_sequence, log_probs
-from mnemoscope.claims import EFFECT, GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import EFFECT, GATE, Case, Measured, case, controls, most, table
 from mnemoscope.core import metrics
 from mnemoscope.models import FIRST_CONTROL_SEED, combined, set_by_hand, untrained
-from mnemoscope.systems.tiny_recall.analyses.blind_reader import blind_reader
-from mnemoscope.systems.tiny_recall.claim_parts import REPEATS, asked_anew, units
+from mnemoscope.systems.tiny_recall.analyses.predictions import blind_reader
+from mnemoscope.systems.tiny_recall.claim_parts import REPEATS, TEXTS, asked_anew, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.permutations import exchange
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup, lookup_task
@@ -121,32 +121,6 @@ def _losses(name: str, excess: float) -> Case:
     return table(name, {"v3-no-positions": blind, "v3": {"loss": 0.0, "exact": EXACT_COST}})
 
 
-_BLIND = Explanation(
-    procedure="v3 and a model like it without positional embeddings (v3-no-positions) answer the last slot of all "
-    "72,000 sequences over all 120 permutations, training and unseen, weighted as the task mixes them (30 % repeats). "
-    "L is the cross-entropy there in nats. The exact blind reader knows the earlier tokens, not their order, and the "
-    "last x, and gives the posterior of the answer.",
-    quantities={
-        EFFECT: Quantity(
-            words="how much more the model without positions loses than the exact blind reader",
-            formula="L(v3-no-positions) − L(exact blind reader)",
-        ),
-        "cost": Quantity(words="how much more it loses than v3", formula="L(v3-no-positions) − L(v3)"),
-        **{f"{unit} loss": Quantity(words=f"the loss L of {unit}") for unit in ORDER},
-        **{f"{unit} exact": Quantity(words="the loss L of the exact blind reader") for unit in ORDER},
-        **{
-            f"{unit} change": Quantity(
-                words="the largest change of a probability in the last slot, over all sequences over unseen mappings, "
-                "when x and y of an earlier pair change places"
-            )
-            for unit in ORDER
-        },
-    },
-    margins="The exact blind reader loses .575 nats, one that sees order nothing; the margin is a tenth of that. Over "
-    "all permutations no blind model can lose less, whatever it has learned of its training mappings.",
-    limits="It shows whether blindness accounts for what the model loses: if not, something else limits it, or it is "
-    "not blind. That exchanging x and y inside a pair changes nothing follows from the architecture with one layer.",
-)
 T20 = asked_anew(
     id="T20",
     statement="Without positional embeddings the model is blind to the order of tokens, and loses what that costs.",
@@ -169,7 +143,7 @@ T20 = asked_anew(
         ),
     ),
     measure=blindness,
-    explanation=_BLIND,
+    explanation=TEXTS.explain("T20", exact_cost=EXACT_COST),
     compare=above_exact,
     prompts="enumerated",
 )
@@ -187,32 +161,6 @@ _half = table(
 )
 _READS = (most("changed", "above", READS, "share"), most("own_order", "above", READS, "accuracy"))
 _SHUFFLED = most("shuffled", "above", ANY_ORDER, "accuracy")
-_CONTEXT = Explanation(
-    procedure="The model was trained on sequences x1 y1 … x5 y5 in which x always comes in the order 1 to 5. It "
-    "answers the last slot of the 24 unseen mappings in that order, and of each four times more, with one earlier y "
-    "and the unused value (the right answer) exchanged, each in turn: 96 pairs in which the right answer changes.",
-    quantities={
-        **dict.fromkeys(
-            (EFFECT, "changed"),
-            Quantity(
-                words="the share of pairs in which the model's answer changes, too",
-                formula="number of pairs with two different answers ÷ 96",
-            ),
-        ),
-        "own_order": Quantity(words="the share of the 24 unseen mappings in which the last answer is right"),
-        "shuffled": Quantity(words="the same over all 120 orders of x, of which training showed one"),
-        "training": Quantity(words="the share of the 96 training mappings in which the last answer is right"),
-        GATE: Quantity(
-            words="by how much accuracy on training mappings exceeds that of always giving their most frequent last y",
-            formula="accuracy(training) − share of the most frequent y5",
-        ),
-    },
-    margins="The share is 0 for a model that does not read and 1 for one that is always right; the margin is half way. "
-    "For the rivals .99 means all 96 pairs and all 24 answers; for accuracy over all orders of x, .6 is half way from "
-    "chance (1/5) to always. The gate asks for a model that has learned at least the shortcut: in a fixed order a "
-    "position can say no more than which y is most frequent there.",
-    limits="It shows what the answers depend on. It does not show by which weights.",
-)
 _T24 = asked_anew(
     id="T24",
     statement="Without shuffling the order of x the model takes a shortcut: its answers ignore the context.",
@@ -227,7 +175,7 @@ _T24 = asked_anew(
     units=ORDERED,
     controls=controls(positive=(_shortcut,), negative=(_reads, _half)),
     measure=reading,
-    explanation=_CONTEXT,
+    explanation=TEXTS.explain("T24", reads=READS, any_order=ANY_ORDER),
     prompts="enumerated",
 )
 T24 = _T24.against(

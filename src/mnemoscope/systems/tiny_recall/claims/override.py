@@ -20,13 +20,19 @@ from mnemoscope import (
     run_with,
 )
 from mnemoscope.analyses import every_sequence, learned, normalised, removal
-from mnemoscope.claims import GATE, Explanation, Quantity, controls, most
+from mnemoscope.claims import GATE, controls, most
 from mnemoscope.core import CHUNK, stream_seed
 from mnemoscope.core.metrics import at_target
 from mnemoscope.interventions import Recordings
-from mnemoscope.systems.tiny_recall.analyses.attention_by_role import heads_by_need
+from mnemoscope.systems.tiny_recall.analyses.attention import heads_by_need
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads
-from mnemoscope.systems.tiny_recall.claim_parts import ELIMINATION_HEAD, OTHER_TRAINING, SHOWN, UNTRAINED, as_v3, of_v3
+from mnemoscope.systems.tiny_recall.claim_parts import (
+    OTHER_TRAINING,
+    TEXTS,
+    UNTRAINED,
+    as_v3,
+    of_v3,
+)
 from mnemoscope.systems.tiny_recall.constructed import dissociated
 
 PRESENT = 1.0
@@ -90,29 +96,6 @@ def _answers(subject: Subject, batch: Batch, interventions: Sequence[Interventio
     return torch.cat(found)
 
 
-_EXPLANATION = Explanation(
-    procedure=f"{SHOWN} {ELIMINATION_HEAD} Repeats play no part in that choice. The last slot of all 11,520 repeats "
-    "over unseen mappings, the conflict set, is answered, as it is and with z of the other head replaced by its mean "
-    "over all 2,880 fresh sequences. ℓ(v) is the log-probability of value v; the recalled value is the y that x had "
-    "before, the unused value the one that is no earlier y.",
-    quantities={
-        "present": Quantity(
-            words="by how much the unused value stands above the three that are neither unused nor recalled",
-            formula="mean of (ℓ(unused) − ⅓ Σ over these three of ℓ(v))",
-        ),
-        "override": Quantity(
-            words="the share of repeats answered with the unused value once z of the other head is replaced",
-            formula="number of sequences with answer = unused value ÷ 11520",
-        ),
-        "intact": Quantity(words="the share of repeats answered with the unused value when nothing is replaced"),
-    },
-    margins="1 nat makes the unused value e = 2.7 times as probable as the geometric mean of the wrong ones. One half "
-    "means that it wins in most repeats; a guess among five values gives .2. For the rival less than half a nat either "
-    "way, a factor of 1.6, counts as no signal.",
-    limits="It shows that the unused value is favoured although recall wins, and that recall wins because of what the "
-    "other head writes. It does not show where the signal comes from: an MLP could favour the unused value too. In a "
-    "model that does not recall there is nothing to override; the gate excludes it.",
-)
 _overrides = as_v3("recall overrides", dissociated, n=1)
 _faint = as_v3("a faint signal", partial(dissociated, margin=0.4), n=1)
 _CLAIM = of_v3(
@@ -122,7 +105,7 @@ _CLAIM = of_v3(
     parts=(most("present", "above", PRESENT, "nats"), most("override", "above", OVERRIDDEN, "share")),
     controls=controls(positive=(_overrides,), negative=(_faint, UNTRAINED)),
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("T22"),
     factors={"kind": ("resample",), **OTHER_TRAINING},
     prompts="enumerated",
 )

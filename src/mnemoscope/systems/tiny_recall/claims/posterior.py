@@ -7,11 +7,11 @@ from jaxtyping import Float
 
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import evaluated, expected_accuracy, learned, log_probs, sequences
-from mnemoscope.claims import EFFECT, GATE, LEARNED, Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import EFFECT, GATE, LEARNED, Case, Measured, case, controls, most, table
 from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.models.constructed import predict_exactly
 from mnemoscope.systems.tiny_recall.analyses.published import published
-from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, SHOWN, asked_anew, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, TEXTS, asked_anew, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 
 BOTH = units("v1", "v3", recipe="published")
@@ -81,69 +81,6 @@ RESOLUTION = (1 / 4 - 1 / 5) / 2
 """Half of the smallest difference between two values that the posterior takes."""
 
 
-_DISTANCES = Explanation(
-    procedure=f"{SHOWN} All of them are answered, by v1 the fresh ones only. p(v) is the model's probability of value "
-    "v in a slot, q(v) the posterior over all 120 permutations: 1 on the earlier y of an x that was seen, else even "
-    "over the values that are no earlier y. The error e(q) in a slot is |p(v) − q(v)|, mean over the five values and "
-    "over sequences. For the rival the same is measured on all 11,520 fresh sequences over the 96 training mappings, "
-    "with the posterior q* over these 96 beside q.",
-    quantities={
-        "v1": Quantity(
-            words="the largest error of v1 over slots 1 to 5 on unseen mappings", formula="max over slots of e(q)"
-        ),
-        "v3": Quantity(
-            words="the largest error of v3 over slots 1 to 4, slot 5 of fresh sequences, and slot 5 of repeats, on "
-            "unseen mappings",
-            formula="max over these of e(q)",
-        ),
-        **{
-            f"{name}_split": Quantity(
-                words=f"by how much {name} is nearer to the posterior over the training mappings, on these mappings",
-                formula="¼ Σ over slots 1 to 4 of (e(q) − e(q*))",
-            )
-            for name in BOTH
-        },
-        **{f"{name} published": Quantity(words=f"the largest error published for {name}") for name in BOTH},
-        **{
-            f"{name} by published": Quantity(
-                words=f"the largest ratio, over slots, of the error of {name} to the one published for the same slot"
-            )
-            for name in BOTH
-        },
-    },
-    margins="On the values that are left q is 1/5, 1/4, 1/3, 1/2 or 1. The nearest two are .05 apart, and with an "
-    "error below half of that, .025, the right one of them is the nearest. The largest published error is .0212. For "
-    "the rival a difference above 0 is enough: one posterior is then nearer than the other.",
-    limits="It shows distances between predictions. It does not show what a model computes, nor that the predictor to "
-    "which it is nearer is the one that it has.",
-)
-_SHORTFALL = Explanation(
-    procedure=f"{SHOWN} All 2,880 fresh sequences over unseen mappings, and all 11,520 over the 96 training mappings, "
-    "are answered once, so that nothing depends on which were drawn. Acc(s) is the accuracy in slot s; where several "
-    "values are equally probable the answer is one of them at random, in expectation. An exact predictor has 1 ÷ (6 − "
-    "s) there. Repeats are left out: in slots 1 to 4 they look the same.",
-    quantities={
-        **dict.fromkeys(
-            (EFFECT, "shortfall"),
-            Quantity(
-                words="by how much accuracy falls short of theory on unseen mappings, mean over slots 1 to 4",
-                formula="¼ Σ over s = 1…4 of (1 ÷ (6 − s) − Acc(s, unseen))",
-            ),
-        ),
-        "excess": Quantity(
-            words="by how much accuracy exceeds theory on training mappings, mean over slots 1 to 4",
-            formula="¼ Σ over s = 1…4 of (Acc(s, training) − 1 ÷ (6 − s))",
-        ),
-    },
-    margins="Theory gives .2, .25, .333 and .5, on average .321; the published accuracies are .089 below that. A mean "
-    "within ±.01 counts as no shortfall. The rival asks for two signs of an imprint: the share of a value among the "
-    "mappings that are left differs between training and unseen mappings, so that a model that learned it is right "
-    "less often on unseen ones (by more than .02) and more often on training mappings (by more than .005).",
-    limits="It shows whether accuracy differs from theory when nothing is sampled. It does not show what the model "
-    "computes.",
-)
-
-
 def _errors(name: str, largest: float) -> Case:
     """A planted outcome: the largest error of either model, at slot 4."""
     found = {**dict.fromkeys(ERRORS["v3"], 0.0), "all_4": largest, "nearer_to_training": 0.0}
@@ -167,7 +104,7 @@ _T3 = asked_anew(
     units=BOTH,
     measure=measure,
     compare=compare,
-    explanation=_DISTANCES,
+    explanation=TEXTS.explain("T3", resolution=RESOLUTION),
     factors={"recipe": ("quick",)},
     controls=controls(
         positive=(_exact, _by_hand, _errors("the largest published error", max(ERRORS["v3"].values()))),
@@ -196,7 +133,7 @@ _T4 = tiny_recall(
     units=V1,
     n_replicates=32,
     measure=measure_shortfall,
-    explanation=_SHORTFALL,
+    explanation=TEXTS.explain("T4"),
     factors=OTHER_TRAINING,
     controls=controls(positive=(_exact_v1,), negative=(_split_v1,)),
     prompts="enumerated",

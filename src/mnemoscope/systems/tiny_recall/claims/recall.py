@@ -5,11 +5,11 @@ from functools import partial
 
 from mnemoscope import CLAIMS, HookedModel, Subject
 from mnemoscope.analyses import accuracy_by_skill, evaluated
-from mnemoscope.claims import EFFECT, Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import EFFECT, Case, Measured, case, controls, most, table
 from mnemoscope.models import combined, set_by_hand
 from mnemoscope.models.constructed import predict_exactly
 from mnemoscope.systems.tiny_recall.analyses.published import published
-from mnemoscope.systems.tiny_recall.claim_parts import SHOWN, V3, asked_anew, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import TEXTS, V3, asked_anew, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, partial_recall
 
 NOT_AT_ALL, FULLY = 0.30, 0.97
@@ -49,65 +49,6 @@ def larger_recall(measured: Mapping[str, Measured]) -> Measured:
     return {**recall, EFFECT: max(recall.values())}
 
 
-_ANSWERED = (
-    f"{SHOWN} The last slot of all 11,520 repeats and of all 2,880 fresh sequences over unseen mappings is answered; "
-    "the answer is the most probable value. Recall is the share of right answers on repeats, elimination that on fresh "
-    "sequences."
-)
-_RECALL, _ELIMINATION = (
-    Quantity(words=f"the accuracy in the last slot of {where}") for where in ("repeats", "fresh sequences")
-)
-_LIMITS = (
-    "It shows what is learned under this recipe, and not why, nor that another recipe could not teach something else."
-)
-_PARTIALLY = Explanation(
-    procedure=_ANSWERED,
-    quantities={
-        EFFECT: Quantity(
-            words=f"how far recall lies between {NOT_AT_ALL:g} and {FULLY:g}, from the nearer of the two",
-            formula=f"min(recall − {NOT_AT_ALL:g}, {FULLY:g} − recall)",
-        ),
-        "recall": _RECALL,
-        "elimination": _ELIMINATION,
-    },
-    margins="A guess among the four values used before recalls ¼; at .30 or less recall counts as not learned. At .97 "
-    "or more it is no longer partial. The rivals ask for more than .99 (fully) and less than .30 (not at all).",
-    limits=_LIMITS,
-)
-_SURE = Explanation(
-    procedure=f"{_ANSWERED} The error of a sequence is |p(v) − q(v)|, mean over the five values v, with p the model's "
-    "probability in the last slot and q that of the posterior over all 120 permutations, which is 1 on the right "
-    "answer.",
-    quantities={
-        "elimination": _ELIMINATION,
-        "recall": _RECALL,
-        **{
-            f"error_{skill}{more}": Quantity(words=f"{words} {where}", formula=formula)
-            for skill, where in (("elimination", "on fresh sequences"), ("recall", "on repeats"))
-            for more, words, formula in (
-                ("", "the mean absolute error in the last slot", "mean of ⅕ Σ over v of |p(v) − q(v)|"),
-                (" published", "the published error", ""),
-                (" by published", "the error as a multiple of the published one,", "error ÷ published error"),
-            )
-        },
-    },
-    margins="Above .999 at most 2 of the 2,880 fresh sequences and 11 of the 11,520 repeats are answered wrongly. A "
-    "right answer with probability p has the error 2 (1 − p) ÷ 5: the margin of .004 asks for 99 % on the right "
-    "answer, in the mean. The published errors are .000081 and .000838. The rival asks for the accuracies only.",
-    limits=_LIMITS,
-)
-_NEVER = Explanation(
-    procedure=f"{_ANSWERED} Two models are measured, v1 and one of v3's size, both trained without repeats.",
-    quantities={
-        EFFECT: Quantity(words="the larger recall of the two models", formula="max(recall(v1), recall(v3-fresh))"),
-        **{name: Quantity(words=f"the recall of {name}") for name in FRESH},
-    },
-    margins="A model that always eliminates recalls nothing, and one that guesses among the values used before ¼. At a "
-    "tenth of the repeats a model counts as one that recalls; one such seed would speak against the claim.",
-    limits=_LIMITS,
-)
-
-
 _V1, _V3_FRESH = (set_by_hand(name, elimination_only, unit.spec(0).task) for name, unit in FRESH.items())
 _none, _some, _all = (
     case(name, set_by_hand("v2", make, V2["v2"].spec(0).task))
@@ -126,7 +67,7 @@ _T6 = tiny_recall(
     unit="accuracy",
     units=V2,
     measure=measure,
-    explanation=_PARTIALLY,
+    explanation=TEXTS.explain("T6", not_at_all=NOT_AT_ALL, fully=FULLY),
     factors={"recipe": ("quick",)},
     controls=controls(positive=(_some,), negative=(_all, _none)),
     prompts="enumerated",
@@ -177,7 +118,7 @@ _T7 = asked_anew(
     parts=(*_ACCURACIES, *(most(f"error_{skill}", "below", ERROR, "probability") for skill in LAST_ERRORS)),
     units=V3,
     measure=measure_errors,
-    explanation=_SURE,
+    explanation=TEXTS.explain("T7", correct=CORRECT, error=ERROR),
     factors={"recipe": ("quick",)},
     controls=controls(
         positive=(_exact_v3, _by_hand), negative=(_eliminates, _unsure, _v3("at the margin", error_recall=ERROR))
@@ -206,7 +147,7 @@ T9 = tiny_recall(
     units=FRESH,
     measure=measure,
     compare=larger_recall,
-    explanation=_NEVER,
+    explanation=TEXTS.explain("T9"),
     factors={"recipe": ("published",)},
     controls=controls(
         positive=(case("none recalls", combined(_V1, _V3_FRESH)),),

@@ -7,14 +7,13 @@ import numpy as np
 
 from mnemoscope import CLAIMS, Gate, Subject
 from mnemoscope.analyses import copying, learned
-from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import GATE, Case, Measured, case, controls, most, table
 from mnemoscope.models import combined, set_by_hand
-from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role, on_earlier_y
+from mnemoscope.systems.tiny_recall.analyses.attention import attention_by_role, on_earlier_y
 from mnemoscope.systems.tiny_recall.claim_parts import (
-    ELIMINATION_HEAD,
     OTHER_TRAINING,
     REPEATS,
-    SHOWN,
+    TEXTS,
     tiny_recall,
     units,
 )
@@ -49,30 +48,6 @@ def difference(units: Mapping[str, Measured]) -> Measured:
     }
 
 
-_TWO_HEADS = Explanation(
-    procedure=f"{SHOWN} v1 and v3 of a seed were trained on the same mappings. {ELIMINATION_HEAD} The only head of v1 "
-    "has that name. A is its attention from the last x to the four earlier y together, mean over the 1,440 fresh "
-    "sequences over the other half. C is the copying score of its OV circuit W_E W_V W_O W_U between the five values "
-    "(LayerNorm folded in, rows centred): Σ λ ÷ Σ |λ| over its eigenvalues λ.",
-    quantities={
-        "attention": Quantity(
-            words="the distance between the shares of attention on earlier y", formula="|A(v1) − A(v3)|"
-        ),
-        "copying": Quantity(words="the distance between the copying scores", formula="|C(v1) − C(v3)|"),
-        GATE: Quantity(
-            words="the accuracy of elimination of the weaker model", formula="min(elimination(v1), elimination(v3))"
-        ),
-        **{f"{unit} share": Quantity(words=f"A of the head of {unit}") for unit in UNITS},
-        **{f"{unit} copying": Quantity(words=f"C of the head of {unit}") for unit in UNITS},
-    },
-    margins="The margin is a tenth of the attention: A runs from 0 to 1, and is 4/9 where a head looks at all "
-    "positions alike. The copying score runs from −1 (each value lowers its own logit) to 1 (raises it), so that .25 "
-    "is an eighth of its range. The rival asks for a distance of attention above the same tenth.",
-    limits="It shows that the two heads agree in two summaries, of their pattern and of their direct path to the "
-    "logits. It does not show that they do the same: what the MLP makes of a head's output is in neither.",
-)
-
-
 def _heads(name: str, *, share: float = 1.0, copying: float = -1.0) -> Case:
     """A planted outcome: v1's head attends to earlier y only and lowers what it finds, v3's as the arguments say."""
     v1 = {GATE: 1.0, "share": 1.0, "copying": -1.0}
@@ -101,7 +76,7 @@ _CLAIM = tiny_recall(
     ),
     measure=elimination_head,
     compare=difference,
-    explanation=_TWO_HEADS,
+    explanation=TEXTS.explain("T21", same_copying=_SAME_COPYING),
     factors=OTHER_TRAINING,
     prompts="enumerated",
 )

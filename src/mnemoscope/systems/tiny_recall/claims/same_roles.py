@@ -13,11 +13,11 @@ from jaxtyping import Bool, Float
 
 from mnemoscope import CLAIMS, Criterion, InputError, Subject
 from mnemoscope.analyses import learned
-from mnemoscope.claims import GATE, LEARNED, Explanation, Quantity, case, controls, table
+from mnemoscope.claims import GATE, LEARNED, case, controls, table
 from mnemoscope.interventions import Direction
 from mnemoscope.models import untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import patching_recovery
-from mnemoscope.systems.tiny_recall.claim_parts import COMES_ACROSS, SHOWN, as_v3, asked_of_more, units
+from mnemoscope.systems.tiny_recall.claim_parts import TEXTS, as_v3, asked_of_more, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match, twin_elimination
 
 HALF = 0.5
@@ -66,40 +66,6 @@ def _clearly(shares: Float[np.ndarray, " difference"], carried: Bool[np.ndarray,
     return float(np.where(carried, shares - HALF, HALF - shares).min())
 
 
-def _conditions(head: str, what: str) -> str:
-    """The values of which `_clearly` takes the smallest, as a formula."""
-    of = zip(DIFFERENCES, CARRIED[what], strict=True)
-    return ", ".join(f"r[{head}, {name}] − ½" if carries else f"½ − r[{head}, {name}]" for name, carries in of)
-
-
-_CARRIES = {"values": "the values only", "repeat": "the repeat only", "both": "both", "nothing": "neither"}
-_EXPLANATION = Explanation(
-    procedure=f"{SHOWN} Each of the 11,520 repeats over unseen mappings is paired with a sequence in which the "
-    "recalled y and the unused value have changed places (values), and with one whose last x is the one not shown yet "
-    f"(repeat). {COMES_ACROSS} r[h, values] and r[h, repeat] are these shares. a and b are the heads, in the order "
-    "that gives the larger value.",
-    quantities={
-        **{
-            way: Quantity(
-                words=f"how clearly one head carries {_CARRIES[one]} and the other one {_CARRIES[other]}: the weakest "
-                "of four conditions",
-                formula=f"max over (a, b) of min({_conditions('a', one)}, {_conditions('b', other)})",
-            )
-            for way, (one, other) in WAYS.items()
-        },
-        **{
-            f"{name}, H{head}": Quantity(words=f"the share of {what} that comes across with z of head {head}")
-            for name, what in (("values", "the exchanged answer"), ("repeat", "the toggled repeat"))
-            for head in range(2)
-        },
-    },
-    margins="A head carries a difference of which more than one half comes across: the answer is then nearer to that "
-    "of the sequence that z comes from. At most one of the six effects is above 0. One way has to be found in all "
-    "seeds (for the rival in most), and p is multiplied by six, the number of ways. Two heads that do the same have no "
-    "two roles.",
-    limits="It shows whether seeds agree in this description of their heads. They may agree in a description that "
-    "misses what the heads are for, and no number of seeds excludes a rare exception.",
-)
 _UNIT = "share of the logit difference"
 UNITS = units("v3")
 _CONTROLS = controls(
@@ -124,7 +90,7 @@ _CLAIM = asked_of_more(
     units=UNITS,
     controls=_CONTROLS,
     measure=measure,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("T13"),
     factors={"direction": ("noising",), "recipe": ("published",)},
     prompts="enumerated",
 )

@@ -9,9 +9,9 @@ from functools import partial
 
 from mnemoscope import CLAIMS, Claim, Control, Subject
 from mnemoscope.analyses import accuracy_by_skill
-from mnemoscope.claims import EFFECT, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import EFFECT, Measured, case, controls, most, table
 from mnemoscope.models import combined, set_by_hand, untrained
-from mnemoscope.systems.tiny_recall.claim_parts import GUESS, RECALLS, SHOWN, asked_anew, units
+from mnemoscope.systems.tiny_recall.claim_parts import GUESS, RECALLS, TEXTS, asked_anew, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
@@ -32,40 +32,10 @@ def compare(one: str, two: str, measured: Mapping[str, Measured]) -> dict[str, f
     return {EFFECT: min(recall["two_heads"] - RECALLS, RECALLS - recall["one_head"]), **recall}
 
 
-_MEASURED = (
-    f"{SHOWN} r is the accuracy in the last slot on all 11,520 repeats over unseen mappings, where the right answer is "
-    "the y that x had before. "
-)
 _LIMITS = (
     "It shows what training finds with this recipe. It does not show what an architecture could express, nor what a "
     "second head does."
 )
-_HALF_WAY = "A guess among the four values used before recalls ¼; .625 is half way from there to always."
-_WIDE = Explanation(
-    procedure=f"{_MEASURED}It is taken of d64h1: one head and 64 dimensions, twice those of v3, on the same data.",
-    quantities={"recall": Quantity(words="the recall of the wide model with one head", formula="r(d64h1)")},
-    margins=f"{_HALF_WAY} The rival asks for recall on the other side of it.",
-    limits=_LIMITS,
-)
-
-
-def _explained(width: int, one: str, two: str) -> Explanation:
-    """The explanation of the claim about one width."""
-    return Explanation(
-        procedure=f"{_MEASURED}It is taken of two models of width {width}, {two} with two heads and {one} with one, "
-        "trained on the same data with the same split of the mappings.",
-        quantities={
-            EFFECT: Quantity(
-                words="by how much two heads recall and one head does not, whichever is less",
-                formula=f"min(r({two}) − .625, .625 − r({one}))",
-            ),
-            "one_head": Quantity(words="the recall of the model with one head", formula=f"r({one})"),
-            "two_heads": Quantity(words="the recall of the model with two heads", formula=f"r({two})"),
-        },
-        margins=f"{_HALF_WAY} The effect has to be above 0: each model lies on the side that the claim names. Each "
-        "rival asks of one model that it lies on the other side.",
-        limits=_LIMITS,
-    )
 
 
 def _of_width(id: str, width: int, one: str, two: str, factors: Mapping[str, tuple[str, ...]]) -> Claim:
@@ -94,7 +64,7 @@ def _of_width(id: str, width: int, one: str, two: str, factors: Mapping[str, tup
         units=units(one, two),
         measure=measure,
         compare=partial(compare, one, two),
-        explanation=_explained(width, one, two),
+        explanation=TEXTS.explain(id),
         factors=factors,
         controls=controls(
             positive=(by_hand, guesses),
@@ -144,7 +114,7 @@ def _wide() -> Claim:
         parts=(most("recall", "below", RECALLS, "accuracy"),),
         units=WIDE,
         measure=measure,
-        explanation=_WIDE,
+        explanation=TEXTS.explain("T15-wide"),
         controls=controls(positive=(eliminates,), negative=(recalls, margin)),
         prompts="enumerated",
     )

@@ -5,12 +5,12 @@ from typing import Literal
 
 from mnemoscope import CLAIMS, HookedModel, InputError, Subject
 from mnemoscope.analyses import accuracy_by_skill
-from mnemoscope.claims import GATE, LEARNED, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import GATE, LEARNED, Measured, case, controls, most, table
 from mnemoscope.core import one_of
 from mnemoscope.models import ControlMaker, combined, set_by_hand, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect, all_heads, skills_without
-from mnemoscope.systems.tiny_recall.claim_parts import COMES_ACROSS, REPEATS, SHOWN, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import REPEATS, TEXTS, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, twin_elimination
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
@@ -58,26 +58,6 @@ def models(fresh: Callable[[], HookedModel]) -> ControlMaker:
     return combined(set_by_hand("v3", dissociated, REPEATS), set_by_hand("v3-fresh", fresh, PermutationLookup()))
 
 
-_EXPLANATION = Explanation(
-    procedure=f"{SHOWN} v3, and v3-fresh of the same size trained without repeats, are asked about 512 fresh sequences "
-    "over unseen mappings, drawn by the seed. In the partner of each the y of a random earlier slot and the right "
-    f"answer have changed places. {COMES_ACROSS} r[h] is that share. With by = removal r[h] is the accuracy lost on "
-    "all 2,880 fresh sequences with z of head h replaced by its mean over them.",
-    quantities={
-        "with_repeats": Quantity(
-            words="how unequally the heads of v3 share in elimination, from 0 (equally) to 1 (one does it alone)",
-            formula="|r[0] − r[1]| of v3",
-        ),
-        "without": Quantity(words="the same of the model trained without repeats", formula="|r[0] − r[1]| of v3-fresh"),
-        GATE: Quantity(
-            words="the lowest accuracy of what either model is trained for",
-            formula="min(elimination(v3), recall(v3), elimination(v3-fresh))",
-        ),
-    },
-    margins="One half is half way from heads that share equally to one that does it alone.",
-    limits="It shows how elimination is shared out. It does not show what the other head does. By removal two heads "
-    "that can stand in for each other look alike, as do two that are both needed.",
-)
 _specialised = case("two heads without repeats", models(twin_elimination), n=1)
 _always = case("one head whatever the data", models(elimination_only), n=1)
 _untrained = case("untrained", untrained(UNITS))
@@ -94,7 +74,7 @@ _CLAIM = tiny_recall(
     ),
     measure=measure,
     compare=compare,
-    explanation=_EXPLANATION,
+    explanation=TEXTS.explain("T23"),
     factors={"by": ("removal",), "recipe": ("published",)},
 )
 CLAIM = _CLAIM.against(

@@ -6,7 +6,7 @@ import torch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.building import build
-from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.compact import gradient, logits, tables
+from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.one_step import gradient, logits, tables
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.three_steps import (
     MATRICES,
     ORDER,
@@ -39,7 +39,7 @@ def test_compact_logits_are_those_of_the_model():
 
 @pytest.mark.parametrize("name", MATRICES.values())
 def test_compact_gradients_are_those_of_the_model(name, monkeypatch):
-    monkeypatch.setattr("mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.compact.CHUNK", 7)
+    monkeypatch.setattr("mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.one_step.CHUNK", 7)
     model, batch = simplified(), TINY.task.sample(40, split="train", generator=seeded())
     parameter = dict(model.named_parameters())[name]
     (exact,) = torch.autograd.grad(TINY.task.loss(model(batch.inputs), batch), parameter)

@@ -29,9 +29,9 @@ from torch import Tensor
 from mnemoscope import Batch, HookedModel, InputError, ModelSpec, generator
 from mnemoscope.core import in_range, metrics, one_of
 from mnemoscope.models import build
-from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.compact import gradient, logits, tables
+from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.one_step import gradient, logits, tables
 from mnemoscope.systems.in_context_bigrams.analyses.memories import copied_token, previous_token, remapped_copy
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 
 MATRICES = {"output": "blocks.1.attn.W_O", "match": "blocks.1.attn.W_K", "previous": "blocks.0.attn.W_K"}
 """The learned matrices in the order of the theorem: copied token, remapped copy, previous token."""

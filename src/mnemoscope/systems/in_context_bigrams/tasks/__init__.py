@@ -1,1 +1,0 @@
-"""In-context bigrams and noisy recall."""

@@ -1,1 +1,0 @@
-"""Measurements on a language model with these questions."""
