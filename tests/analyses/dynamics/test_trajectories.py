@@ -10,7 +10,7 @@ from mnemoscope.analyses.dynamics.trajectories import last_roles, over_runs, ove
 from mnemoscope.analyses.stacking import along_seed
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run, create_run
-from mnemoscope.run.local import analyse_many
+from mnemoscope.run.executor import analyse_many
 from tests.support import seeded, small_spec
 
 TASK = small_spec("v3").task

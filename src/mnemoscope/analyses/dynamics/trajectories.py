@@ -70,7 +70,7 @@ def last_roles(run: Run, *, skill: str | None = None, n: int = 2048, split: str 
 def over_runs(runs: Sequence[Run], analyse: Callable[[Run], Result]) -> Result:
     """An analysis of runs that differ in the seed only, one run at a time.
 
-    For several processes: `along_seed(runs, analyse_many(runs, analyse, jobs=...))` with `run.local.analyse_many`;
+    For several processes: `along_seed(runs, analyse_many(runs, analyse, jobs=...))` with `run.executor.analyse_many`;
     `analyse` is then a function of a module.
 
     The runs are of one configuration, every seed once; results lie along `seed`, in the order of the runs. `analyse`

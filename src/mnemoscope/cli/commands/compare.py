@@ -116,7 +116,7 @@ def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any]
     from mnemoscope.report import comparison as viz
     from mnemoscope.report.ablation import damage
     from mnemoscope.report.comparison_page import Compared
-    from mnemoscope.run.local import analyse_many
+    from mnemoscope.run.executor import analyse_many
 
     names, sides = names_of(first, second), (first, second)
     asked = [Asked(run=run, step=side.step, task=first.task) for side in sides for run in side.runs]
