@@ -64,8 +64,8 @@ def _reason(event: ParseErrorEvent, options: type) -> str | None:
 
 
 def _help(argument: Any) -> str:
-    text = argument.field.helptext
-    return " ".join(((text() if callable(text) else text) or "").split())
+    text: Any = argument.field.helptext
+    return " ".join(str((text() if callable(text) else text) or "").split())
 
 
 def option_names(options: type) -> list[str]:

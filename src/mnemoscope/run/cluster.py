@@ -363,8 +363,8 @@ def work(piece: bytes, *, order: Order) -> bytes:
     with _as_if_in(order.directory, order.command):
         function = pickle.loads(order.function)
         try:
-            told = (_tell_under(order.topic),) if order.topic else ()
-            return _pickled(function(pickle.loads(piece), *told))
+            tell = (_tell_under(order.topic),) if order.topic else ()
+            return _pickled(function(pickle.loads(piece), *tell))
         except FileNotFoundError as error:
             raise InputError(
                 f"the worker on {socket.gethostname()} does not find {error.filename}; what is analysed on a Dask "
