@@ -14,7 +14,7 @@ APART := not slow and not installed and not lm and not lines and not golden
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-lines test-golden test-installed golden lm lint lint-js format reproduce zoo catalogue docs notebooks bench clean
+.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-lines test-golden test-installed golden lm lint lint-js format reproduce zoo docs notebooks bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -76,9 +76,6 @@ reproduce: .venv/.installed ## train and report the tiny-recall models; ARGS="..
 
 zoo: .venv/.installed ## train the runs that come with the package and pack them (hours); ARGS="..." is passed on
 	for system in tiny-recall birth noisy-recall; do $(BIN)/mnemoscope zoo $$system --train --jobs 2 $(ARGS) || exit 1; done
-
-catalogue: .venv/.installed ## write down anew what the systems register: after a change of tasks, presets or claims
-	$(BIN)/python -m mnemoscope.cli.cataloguing
 
 docs: .venv/.installed-docs ## build the pages in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
-from mnemoscope.run.dask_cluster import on_scheduler
-from mnemoscope.run.local import analyse_many, train_many
+from mnemoscope.run.cluster import on_scheduler
+from mnemoscope.run.executor import analyse_many, train_many
 from seeds import N_SEEDS
 from steps import published
 from timing import Figure, duration, ratio

@@ -70,5 +70,5 @@ from .models.run import open_run as open_run
 from .models.subjects import Subject as Subject
 from .report.task_report import REPORTS as REPORTS
 from .report.task_report import TaskReport as TaskReport
-from .run.local import train_many as train_many
+from .run.executor import train_many as train_many
 from .training.loop import train as train

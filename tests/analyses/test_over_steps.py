@@ -9,7 +9,7 @@ from mnemoscope.analyses.roles import ablate_by_role, last_roles
 from mnemoscope.analyses.stacking import along_seed, over_runs, over_steps
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run, create_run
-from mnemoscope.run.local import analyse_many
+from mnemoscope.run.executor import analyse_many
 from tests.support import seeded, small_spec
 
 TASK = small_spec("v3").task

@@ -12,7 +12,7 @@ import pytest
 TRAIN = """
     from pathlib import Path
     from mnemoscope.core.presets import preset
-    from mnemoscope.run.local import train_many
+    from mnemoscope.run.executor import train_many
 
     def work():
         sizes = {"recipe.n_steps": 4, "recipe.warmup_steps": 1, "recipe.batch_size": 8}
@@ -20,7 +20,7 @@ TRAIN = """
         print("finished", len(train_many(specs, [Path("0"), Path("1")], jobs=2)))
 """
 ANALYSE = """
-    from mnemoscope.run.local import analyse_many
+    from mnemoscope.run.executor import analyse_many
 
     def work():
         print("finished", len(list(analyse_many([1.0, 2.0], abs, jobs=2))))

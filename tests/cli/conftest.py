@@ -13,7 +13,7 @@ from mnemoscope.cli import main
 from mnemoscope.core.presets import PRESETS, SYSTEMS, preset
 from mnemoscope.core.specification import TASKS
 from mnemoscope.models.run import open_run
-from mnemoscope.run import local
+from mnemoscope.run import executor
 from tests.support import small_spec
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "copy_task.py"
@@ -37,7 +37,7 @@ def sent(monkeypatch):
             function, argument = pickle.loads(pickle.dumps((analyse, run)))
             yield pickle.loads(pickle.dumps(function(argument)))
 
-    monkeypatch.setattr(local, "_here", here)
+    monkeypatch.setattr(executor, "_analyse_here", here)
     return times
 
 

@@ -1,68 +1,90 @@
-"""Lists are read from catalogues that say what the guests register, and from the guests where these have changed."""
+"""Lists come from the user's cache where nothing has changed, and else from the guests, which are imported once."""
 
-import json
-import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from mnemoscope.cli import main
-from mnemoscope.cli.catalogue import FILE, _kept, claims_listed, listed, sources_digest
-from mnemoscope.cli.cataloguing import entries, write
+from mnemoscope.cli import catalogue, main
+from mnemoscope.cli.catalogue import claims_listed, listed, registered, sources_digest
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 
 KINDS = ("tasks", "presets", "systems", "claims")
-OURS = [guest for guest in guests.guests() if guest.startswith("mnemoscope.systems.")]
-MEND = "write it again: python -m mnemoscope.cli.cataloguing"
 
 
-@pytest.mark.parametrize("guest", OURS)
-def test_a_catalogue_is_of_the_sources_that_lie_beside_it(guest):
-    place = guests.location(guest)
-    assert json.loads((place / FILE).read_text())["sources"] == sources_digest(place), MEND
+@pytest.fixture
+def without_registries(monkeypatch, tmp_path):
+    """A process without registries, with a cache of its own that starts empty; how often guests are asked."""
+    asked = []
+
+    def ask(invited):
+        asked.append(invited)
+        return {kind: registered(kind) for kind in KINDS}
+
+    monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(catalogue, "_REGISTRIES", dict.fromkeys(KINDS, "not.imported"))
+    monkeypatch.setattr(catalogue, "_from_another_process", ask)
+    catalogue._kept.cache_clear()
+    yield asked
+    catalogue._kept.cache_clear()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_catalogues_hold_what_the_guests_register(kind):
-    catalogued = {}
-    for guest in OURS:
-        catalogued |= _kept(guests.location(guest))[kind]
-    registered = entries(kind, OURS)
-    assert catalogued == {name: registered[name] for name in catalogued}, MEND
-    ours = {name for name in registered if name in catalogued or kind != "claims"}
-    assert set(catalogued) == ours, MEND
+def test_lists_are_kept_and_hold_what_the_guests_register(without_registries, monkeypatch):
+    for kind in KINDS:
+        found, expected = listed(kind), registered(kind)
+        assert found == expected
+        assert kind == "claims" or list(found) == list(expected)
+    catalogue._kept.cache_clear()
+    listed("presets")
+    assert without_registries == [guests.invited()], "the second process finds it in the cache"
+    catalogue._kept.cache_clear()
+    monkeypatch.setattr(catalogue, "sources_digest", lambda places: "of other sources")
+    listed("presets")
+    assert len(without_registries) == 2
+
+
+def test_a_cache_that_is_damaged_or_cannot_be_written_does_no_harm(without_registries, tmp_path, monkeypatch):
+    (tmp_path / "cache" / "catalogues").mkdir(parents=True)
+    listed("presets")
+    (file,) = (tmp_path / "cache").rglob("*.json")
+    for content in ("{", "{}", "[]"):
+        file.write_text(content)
+        catalogue._kept.cache_clear()
+        assert "v1" in listed("presets")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "file"))
+    catalogue._kept.cache_clear()
+    assert "v1" in listed("presets")
+    assert len(without_registries) == 5
+
+
+def test_guests_that_cannot_be_asked_are_imported_here(without_registries, tmp_path, monkeypatch):
+    monkeypatch.setattr(catalogue, "_from_another_process", lambda invited: None)
+    assert "v1" in listed("presets")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_digest_is_that_of_all_sources(tmp_path):
+    package = tmp_path / "lab"
+    (package / "claims").mkdir(parents=True)
+    files = [package / "tasks.py", package / "claims" / "order.py", package / "registered.json", tmp_path / "single.py"]
+    digests = {sources_digest([package, tmp_path / "none"])}
+    for file in files:
+        file.write_text("x = 1\n")
+        digests.add(sources_digest([package, tmp_path / "single.py"]))
+    assert len(digests) == 5
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__" / "tasks.py").touch()
+    (package / "zoo.zip").touch()
+    assert sources_digest([package, tmp_path / "single.py"]) in digests
 
 
 def test_claims_are_listed_by_system_and_number():
     assert list(claims_listed(("noisy-recall", "T2", "T14", "B1"))) == ["B1", "N1", "N2", "T2", "T14"]
     with pytest.raises(InputError, match=r"a claim or a system must be one of: birth, .*; got 'T99'"):
         claims_listed(("T99",))
-
-
-@pytest.fixture
-def copied(tmp_path):
-    """The package of a guest, with its catalogue, in a directory of its own."""
-    place = tmp_path / "k_hop"
-    shutil.copytree(guests.location("mnemoscope.systems.k_hop"), place, ignore=shutil.ignore_patterns("zoo"))
-    return place
-
-
-def test_a_catalogue_that_is_older_than_its_guest_is_not_read(copied):
-    assert _kept(copied) is not None
-    for file in ("tasks.py", "claims/order.py", "claim_parts.py", "presets.py", "registered.json"):
-        before = (copied / file).read_bytes()
-        (copied / file).write_bytes(before + b"\n")
-        _kept.cache_clear()
-        assert _kept(copied) is None, file
-        (copied / file).write_bytes(before.replace(b"\n", b"\r\n"))  # as git may check it out
-        _kept.cache_clear()
-        assert _kept(copied) is not None, file
-    (copied / "report.py").write_text("")
-    (copied / FILE).write_text("{")
-    _kept.cache_clear()
-    assert _kept(copied) is None
 
 
 LAB = """
@@ -75,7 +97,8 @@ ms.PRESETS.add("lab-v1", ms.Preset(summary="v1 of a lab", task=PermutationLookup
 
 
 @pytest.mark.thorough
-def test_a_guest_without_a_catalogue_is_listed_and_gains_one(tmp_path):
+def test_a_guest_that_is_invited_is_kept_too_and_a_change_of_it_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "cache"))
     package = tmp_path / "some_lab"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -86,21 +109,16 @@ def test_a_guest_without_a_catalogue_is_listed_and_gains_one(tmp_path):
         command = [sys.executable, "-c", code, *words, "--import", "some_lab"]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
+    for _ in range(2):
+        text = run("list", "presets")
+        assert "v1 of a lab" in text
+        assert text.count("d 16, 1 head, no repeats") == 1
+        assert text.endswith("False\n")
+    (package / "presets.py").write_text(LAB.replace("lab-v1", "lab-v2"))
     text = run("list", "presets")
-    assert "v1 of a lab" in text
-    assert "lab-v1" in text
-    assert text.count("d 16, 1 head, no repeats") == 1
-    code = "from mnemoscope.core import guests; guests.invite('some_lab'); "
-    code += "from mnemoscope.cli.cataloguing import write; write('some_lab')"
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
-    assert list(json.loads((package / FILE).read_text())["presets"]) == ["lab-v1"]
-    assert "lab-v1" in (text := run("list", "presets"))
-    assert text.endswith("False\n")
-
-
-def test_only_guests_have_catalogues():
-    with pytest.raises(InputError, match="a guest must be one of"):
-        write("no.such.guest")
+    assert "lab-v2" in text
+    assert "lab-v1" not in text
+    assert len(list(Path(tmp_path / "cache").rglob("*.json"))) == 1
 
 
 def test_what_a_script_registers_itself_is_listed(monkeypatch, capsys):

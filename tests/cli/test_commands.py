@@ -15,7 +15,7 @@ import xarray as xr
 
 from mnemoscope.claims.claim import CLAIMS
 from mnemoscope.cli import claims, main
-from mnemoscope.cli.listing import commands, overview
+from mnemoscope.cli.command import commands, overview
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import SYSTEMS

@@ -9,8 +9,8 @@ import pytest
 
 from mnemoscope.claims.claim import CLAIMS
 from mnemoscope.cli import main
-from mnemoscope.cli.completing import candidates
-from mnemoscope.cli.listing import commands
+from mnemoscope.cli.command import commands
+from mnemoscope.cli.commands.completion import candidates
 from mnemoscope.cli.options import FORMATS
 from mnemoscope.cli.refusals import option_names
 from mnemoscope.models import zoo
@@ -78,7 +78,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 def program(tmp_path):
     """The program as it is installed, and the script for a shell beside it."""
     file = tmp_path / "mnemoscope"
-    file.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mnemoscope.cli "$@"\n')
+    file.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mnemoscope "$@"\n')
     file.chmod(0o755)
     return file
 

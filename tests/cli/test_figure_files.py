@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import pytest
 
 from mnemoscope.cli import main
-from mnemoscope.cli.listing import commands
+from mnemoscope.cli.command import commands
 from mnemoscope.cli.options import DrawsFigures, WritesTables
 from mnemoscope.cli.output import write_page
 from mnemoscope.core.errors import InputError

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from mnemoscope.cli import main
-from mnemoscope.cli.interrupts import interrupts_noted
+from mnemoscope.cli.process import interrupts_noted
 
 LINE = "mnemoscope: interrupted; the same command continues\n"
 

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.cli import main
-from mnemoscope.cli.listing import commands
+from mnemoscope.cli.command import commands
 from mnemoscope.core.positions import TITLES, WORDS, names_of
 from mnemoscope.core.presets import PRESETS, preset
 from mnemoscope.models.run import find_runs, open_run

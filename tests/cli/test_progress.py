@@ -5,7 +5,7 @@ from time import sleep
 
 from rich.console import Console
 
-from mnemoscope.cli.progress import counted_down, live
+from mnemoscope.cli.output import counted_down, live
 from mnemoscope.core.runtime import listen_to_progress, progress
 from mnemoscope.training.recorder import Progress
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mnemoscope.cli import main
-from mnemoscope.cli.listing import commands
+from mnemoscope.cli.command import commands
 from mnemoscope.cli.parse import read_config
 from mnemoscope.cli.refusals import option_names
 from mnemoscope.core.errors import InputError
@@ -132,3 +132,10 @@ def test_nothing_is_imported_that_a_command_does_not_need(words):
     )
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("module", ["mnemoscope", "mnemoscope.cli"])
+def test_the_package_is_the_program(module):
+    done = subprocess.run([sys.executable, "-m", module, "trian"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("mnemoscope: the command must be one of: ")

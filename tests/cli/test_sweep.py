@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.cli import main
-from mnemoscope.cli.commands.sweep import read_sweep
+from mnemoscope.cli.commands.train import read_sweep
 from mnemoscope.systems.factual_recall.analyses import FACTS, scaling_sweep
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "2026-factual-recall"

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from mnemoscope.cli import main
-from mnemoscope.cli.tracking import tracked
+from mnemoscope.cli.commands.train import tracked
 from mnemoscope.training.recorder import Progress
 from tests.support import SMALL, small_spec
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mnemoscope.cli import main
-from mnemoscope.cli.listing import commands
+from mnemoscope.cli.command import commands
 from mnemoscope.records.record import records
 from tests.cli.test_vector_commands import SPEC as VECTORS
 

@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 
 from mnemoscope.claims.claim import CLAIMS
-from mnemoscope.cli.listing import commands as all_commands
-from mnemoscope.cli.listing import split_command
+from mnemoscope.cli.command import commands as all_commands
+from mnemoscope.cli.command import split_command
 from mnemoscope.cli.parse import parse, parse_changes
 from mnemoscope.core.presets import PRESETS, SYSTEMS
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, Site

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pytest
 
 import mnemoscope.claims.testing.verdicts  # noqa: F401 (pytester forgets what its sessions import)
-from mnemoscope.cli.listing import commands, split_command
+from mnemoscope.cli.command import commands, split_command
 from mnemoscope.cli.parse import parse
 from mnemoscope.systems.tiny_recall.constructed import dissociated
 from tests.claims.testing.planted import N_VALUES, plant

@@ -20,7 +20,7 @@ from mnemoscope.models.checkpoint import compact_checkpoint
 from mnemoscope.models.files import user_cache
 from mnemoscope.models.packing import pack
 from mnemoscope.models.run import COMPACT, find_runs, open_run
-from mnemoscope.run.configurations import run_path
+from mnemoscope.run.sweep import run_path
 from mnemoscope.training.loop import train
 from tests.support import contents, flip, random_model, small_spec
 

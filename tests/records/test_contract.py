@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 import xarray as xr
 
-from mnemoscope.cli.listing import commands
+from mnemoscope.cli.command import commands
 from mnemoscope.core.errors import InputError
 from mnemoscope.records.record import GATE, Options, analyse, records, shown
 from mnemoscope.report.tables import Table

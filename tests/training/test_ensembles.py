@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.run import local
+from mnemoscope.run.executor import train_many
 from mnemoscope.training import loop
 from mnemoscope.training.loop import bytes_of_run, train_in_groups, train_together
 from tests.support import small_spec
@@ -85,12 +85,12 @@ def test_what_a_run_takes_grows_with_its_batches_and_weights():
 )
 def test_seeds_train_as_one_program_on_a_gpu(tmp_path, monkeypatch, device, together, expected):
     groups: list[int] = []
-    monkeypatch.setattr(local, "usable_device", torch.device)
-    monkeypatch.setattr(local, "train", lambda spec, path, **rest: train_together([spec], [path]))
+    monkeypatch.setattr("mnemoscope.models.building.usable_device", torch.device)
+    monkeypatch.setattr("mnemoscope.training.loop.train", lambda spec, path, **rest: train_together([spec], [path]))
     monkeypatch.setattr(
-        local,
+        loop,
         "train_in_groups",
         lambda chosen, paths, **rest: groups.append(len(chosen)) or train_together(chosen, paths),
     )
-    local.train_many(specs(2), [tmp_path / "0", tmp_path / "1"], device=device, together=together)
+    train_many(specs(2), [tmp_path / "0", tmp_path / "1"], device=device, together=together)
     assert groups == expected

@@ -35,7 +35,7 @@ from mnemoscope.models.language.conversion import named_language_model
 from mnemoscope.models.language.sources import fingerprint
 from mnemoscope.models.run import Run
 from mnemoscope.models.subjects import Subject, subject
-from mnemoscope.run.local import ATTEMPTS, analyse_many
+from mnemoscope.run.executor import ATTEMPTS, analyse_many
 
 RESTS_ON = ("torch", "transformer-lens")
 """Distributions whose versions decide what is measured, whatever the measure."""

@@ -43,7 +43,7 @@ from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.models.run import Run
-from mnemoscope.run.server import n_processes
+from mnemoscope.run.executor import n_processes
 
 MANY_STEPS = 12
 """More checkpoints than this are not all measured."""

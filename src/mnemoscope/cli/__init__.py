@@ -18,8 +18,7 @@ atexit.register(gc.freeze)  # looking for garbage in a process that ends takes a
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; wrong input gives one line on standard error and exit code 2, an interrupt one and 130."""
-    from mnemoscope.cli.interrupts import interrupts_noted
-    from mnemoscope.cli.quiet import libraries_silent
+    from mnemoscope.cli.process import interrupts_noted, libraries_silent
     from mnemoscope.core.errors import InputError
 
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -38,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(words: list[str]) -> None:
-    from mnemoscope.cli.listing import commands, overview, split_command
+    from mnemoscope.cli.command import commands, overview, split_command
     from mnemoscope.core.errors import one_of
 
     if words[:1] == ["--version"]:
@@ -47,7 +46,7 @@ def _run(words: list[str]) -> None:
         print(__version__)
         return
     if words[:1] == ["--complete"]:
-        from mnemoscope.cli.completing import candidates
+        from mnemoscope.cli.commands.completion import candidates
 
         print("\n".join(candidates(words[1:])))
         return

@@ -97,12 +97,11 @@ def each_configuration(
 
 def analysed(runs: Sequence[ms.Run], analyse: Callable[[ms.Run], T], jobs: int, what: str) -> list[T]:
     """An analysis, a function of a module, of every run, in their order; shows how many are done and the time left."""
-    from mnemoscope.cli.output import console
-    from mnemoscope.cli.progress import counted_down
-    from mnemoscope.run.local import analyse_many
+    from mnemoscope.cli.output import counted_down
+    from mnemoscope.run.executor import analyse_many
 
     results = []
-    with counted_down(len(runs), what, console) as advance:
+    with counted_down(len(runs), what) as advance:
         for result in analyse_many(runs, analyse, jobs=jobs):
             results.append(result)
             advance()

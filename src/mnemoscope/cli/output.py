@@ -1,19 +1,23 @@
-"""Tables on the terminal, arrays and tables in files."""
+"""Tables and live progress on the terminal; arrays, tables and pages in files."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lazy_loader
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.runtime import listen_to_progress
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from mnemoscope.cli.options import DrawsFigures
     from mnemoscope.report.page import Drawn
     from mnemoscope.report.tables import Table
+    from mnemoscope.training import recorder
 else:
     xr = lazy_loader.load("xarray")  # a table on the terminal does not wait for it
 
@@ -92,3 +97,83 @@ def _real(result: xr.Dataset) -> xr.Dataset:
     parts = {f"{name}_real": result[name].real for name in complex_ones}
     parts |= {f"{name}_imag": result[name].imag for name in complex_ones}
     return result.drop_vars(complex_ones).assign(parts)
+
+
+# ---- progress
+
+
+@contextmanager
+def counted_down(n: int, what: str, console: Console = console) -> Iterator[Callable[[], None]]:
+    """A function to be called after each of `n` pieces of work; shows how many are done and the time left.
+
+    Progress within a piece in this process (`core.runtime`) counts for its share. Nothing is shown where the output is
+    no terminal. `what` names the pieces, such as `runs`, before the bar.
+    """
+    bars = Progress(
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        TextColumn("{task.percentage:3.0f}%", table_column=Column(no_wrap=True)),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+        TextColumn("left", table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True, min_width=5)),
+        console=console,
+        expand=True,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    done = 0
+    with bars:
+        bar = bars.add_task(_of(what, done, n), total=n)
+
+        def heard(pieces: int, of: int) -> None:
+            bars.update(bar, completed=done + min(pieces / max(of, 1), 1))
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            bars.update(bar, completed=done, description=_of(what, done, n))
+
+        with listen_to_progress(heard):
+            yield advance
+
+
+def _of(what: str, done: int, n: int) -> str:
+    return what if n == 1 else f"{what}, {done} of {n}"
+
+
+@contextmanager
+def live(n_runs: int, console: Console = console) -> Iterator[recorder.Report]:
+    """A report function that shows loss, both accuracies and the time left; finished runs become a printed line."""
+    bars = Progress(
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True, min_width=5)),
+        console=console,
+        expand=True,
+    )
+    tasks: dict[Path, TaskID] = {}
+    shares: dict[Path, float] = {}
+    with bars:
+        overall = bars.add_task("runs", total=n_runs, numbers=f"0 of {n_runs}")
+
+        def report(line: recorder.Progress) -> None:
+            name = "/".join(line.path.parts[-2:])
+            if line.path not in tasks:
+                tasks[line.path] = bars.add_task(name, total=line.n_steps, numbers=_numbers(line, digits=0))
+            bars.update(tasks[line.path], completed=line.step, numbers=_numbers(line, digits=0))
+            shares[line.path] = line.step / line.n_steps
+            if line.step == line.n_steps:
+                bars.remove_task(tasks.pop(line.path))
+                console.print(f"{name}  {_numbers(line, digits=1)}", highlight=False)
+            done = sum(share == 1 for share in shares.values())
+            bars.update(overall, completed=sum(shares.values()), numbers=f"{done} of {n_runs}")
+
+        yield report
+
+
+def _numbers(line: recorder.Progress, *, digits: int) -> str:
+    """Loss on training mappings, and every accuracy on unseen ones."""
+    skills = [name for name in line.metrics if name.startswith("test_") and "loss" not in name]
+    accuracies = " ".join(f"{name.removeprefix('test_')} {line.metrics[name]:4.{digits}%}" for name in skills)
+    return f"loss {line.metrics['train_loss']:.{digits + 3}f} {accuracies}"

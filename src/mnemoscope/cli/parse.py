@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 
 import tyro
 
-from mnemoscope.cli.listing import commands
+from mnemoscope.cli.command import commands
 from mnemoscope.cli.options import DrawsFigures
 from mnemoscope.cli.refusals import check_figures, check_named, check_out, one_line
 from mnemoscope.core import guests
@@ -63,7 +63,7 @@ def _workers(options: Any) -> Iterator[None]:
         check_named(options)
         yield
         return
-    from mnemoscope.run.server import n_processes, start_early
+    from mnemoscope.run.executor import n_processes, start_early
 
     processes = n_processes(jobs)
     check_named(options)
@@ -73,7 +73,7 @@ def _workers(options: Any) -> Iterator[None]:
         yield
         return
     from mnemoscope.cli.output import console
-    from mnemoscope.run.dask_cluster import on_scheduler
+    from mnemoscope.run.cluster import on_scheduler
 
     with on_scheduler(scheduler, jobs=jobs, announce=partial(console.print, highlight=False)):
         yield

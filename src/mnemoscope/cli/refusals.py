@@ -1,15 +1,22 @@
 """Refusals of the parser of options, as one line; and refusals, before any work, of places to write to."""
 
 import dataclasses
-import io
 import os
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from tyro._errors import (  # structured, and private: pyproject.toml says which versions of tyro have it
+    BadValue,
+    InstantiationFailure,
+    InvalidChoice,
+    MissingArgs,
+    ParseErrorEvent,
+    UnrecognizedArgs,
+    on_parse_error,
+)
 from tyro.conf import Positional
 
 from mnemoscope.cli.catalogue import claims_listed, listed
@@ -19,44 +26,46 @@ from mnemoscope.models import zoo
 from mnemoscope.models.glance import nothing_in
 
 _POSITIONAL = get_args(Positional[str])[1]
-_CHOICE = re.compile(r"invalid choice '(.+?)' for argument .*Expected one of \((.*)\)")
-_RULE = re.compile(r"[─-]{8,}")
 _FILES = (".html", ".json", ".csv", ".nc", ".tex", ".svg", ".pdf", ".png")
-_FRAME = str.maketrans("", "", "│╭╮╰╯┃|")
 
 
 @contextmanager
 def one_line(command: str, options: type) -> Iterator[None]:
-    """Turn the box that tyro prints before it exits with 2 into an `InputError`.
+    """Turn what tyro refuses into an `InputError`, which names the nearest options or values and the command's help."""
 
-    The message names the option, those with a similar name, and the help of `command`, called without the program.
-    """
-    said = io.StringIO()
-    try:
-        with redirect_stderr(said):
-            yield
-    except SystemExit as end:
-        if end.code != 2:
-            raise
-        raise InputError(f"{_reason(said.getvalue(), options)}; see mnemoscope {command} --help") from None
+    def refuse(event: ParseErrorEvent) -> None:
+        if reason := _reason(event, options):
+            raise InputError(f"{reason}; see mnemoscope {command} --help")
+
+    with on_parse_error(refuse):
+        yield
 
 
-def _reason(box: str, options: type) -> str:
-    """The text of a box between its title and the next rule, and the options with a name like one unknown."""
-    lines = [line.translate(_FRAME).strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()]
-    _title, *said = filter(None, lines)
-    if _RULE.fullmatch(said[0]):  # where the terminal has ASCII only, the title is underlined
-        said = said[1:]
-    n = next((i for i, line in enumerate(said) if _RULE.fullmatch(line)), len(said))
-    reason = " ".join(said[:n]).rstrip(".").partition(". Got errors:")[0]
-    if choice := _CHOICE.match(reason):
-        return reason + nearest(choice[1], re.findall(r"'(.+?)'", choice[2]))
-    unknown = re.match(r"Unrecognized options: ([^\s,=]+)", reason)
-    if unknown is None:
-        return reason
-    names = {name.lstrip("-"): name for name in option_names(options)}
-    near = [names[name] for name in get_close_matches(unknown.group(1).lstrip("-"), names)]
-    return f"{reason}; the nearest: {', '.join(near)}" if near else reason
+def _reason(event: ParseErrorEvent, options: type) -> str | None:
+    """The words on an event; None where tyro prints its own."""
+    match event:
+        case UnrecognizedArgs(tokens=words):
+            names = {name.lstrip("-"): name for name in option_names(options)}
+            near = [names[name] for name in get_close_matches(words[0].partition("=")[0].lstrip("-"), names)]
+            return f"Unrecognized options: {', '.join(words)}" + (f"; the nearest: {', '.join(near)}" if near else "")
+        case InvalidChoice(argument=argument, value=value, choices=choices):
+            expected = f"Expected one of {tuple(choices)}{nearest(value, choices)}"
+            return f"invalid choice {value!r} for argument '{argument.display_name()}'. {expected}"
+        case MissingArgs(missing_arguments=missing):
+            named = [f"{each.arg.lowered.metavar} {_help(each.arg)} (required)" for each in missing]
+            return f"Missing from {event.prog}: {' '.join(named)}"
+        case BadValue(argument=argument, reason="too_few_values"):
+            expected = f"Expected {argument.lowered.nargs} values"
+            return f"Missing value for argument '{argument.display_name()}'. {expected}"
+        case InstantiationFailure(message=message, argument=argument):
+            called = "" if argument is None else f" {argument.display_name()}"
+            return f"Error parsing{called}: {' '.join(str(message).split()).rstrip('.').partition('. Got errors:')[0]}"
+    return None
+
+
+def _help(argument: Any) -> str:
+    text: Any = argument.field.helptext
+    return " ".join(str((text() if callable(text) else text) or "").split())
 
 
 def option_names(options: type) -> list[str]:

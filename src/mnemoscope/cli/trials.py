@@ -37,7 +37,7 @@ from mnemoscope.report.rulings import (
 )
 from mnemoscope.report.tables import counted
 from mnemoscope.report.task_report import report_of, view_of
-from mnemoscope.run.local import analyse_many
+from mnemoscope.run.executor import analyse_many
 
 MANY_TOKENS = 16
 """Sequences with more tokens than this are seen in the view only."""

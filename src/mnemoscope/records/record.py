@@ -183,7 +183,7 @@ def analyse(name: str, runs: Sequence[ms.Run], *, jobs: int = 1, **options: Any)
     refuses them.
     """
     from mnemoscope.models.run import by_label
-    from mnemoscope.run.local import analyse_many
+    from mnemoscope.run.executor import analyse_many
 
     one_of("an analysis", name, records())
     record = RECORDS.get(name)

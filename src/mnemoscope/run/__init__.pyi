@@ -1,8 +1,8 @@
-from .configurations import Largest as Largest
-from .configurations import Sweep as Sweep
-from .configurations import over_sweep as over_sweep
-from .configurations import search_sweep as search_sweep
-from .configurations import swept as swept
-from .configurations import train_sweep as train_sweep
-from .dask_cluster import on_scheduler as on_scheduler
-from .local import analyse_many as analyse_many
+from .cluster import on_scheduler as on_scheduler
+from .executor import analyse_many as analyse_many
+from .sweep import Largest as Largest
+from .sweep import Sweep as Sweep
+from .sweep import over_sweep as over_sweep
+from .sweep import search_sweep as search_sweep
+from .sweep import swept as swept
+from .sweep import train_sweep as train_sweep

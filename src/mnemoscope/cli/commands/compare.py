@@ -115,7 +115,7 @@ def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any]
     from mnemoscope.cli.output import console
     from mnemoscope.report import comparison
     from mnemoscope.report.ablation import damage, quantity_of
-    from mnemoscope.run.local import analyse_many
+    from mnemoscope.run.executor import analyse_many
 
     names, sides = names_of(first, second), (first, second)
     asked = [Asked(run=run, step=side.step, task=first.task) for side in sides for run in side.runs]

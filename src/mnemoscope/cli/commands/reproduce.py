@@ -55,7 +55,7 @@ def _reproduce(options: Reproduce, out: Path) -> None:
     """Train the system's plan, print the tables, write arrays and the report, and put the claims on trial."""
     from mnemoscope.claims.trials import under
     from mnemoscope.cli.claims import claims_called
-    from mnemoscope.cli.commands.track import track_all
+    from mnemoscope.cli.commands.runs import track_all
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console
 
@@ -119,7 +119,7 @@ def _first_look(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> d
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console, show
     from mnemoscope.report.tables import counted
-    from mnemoscope.run.configurations import run_path
+    from mnemoscope.run.sweep import run_path
 
     firsts = list({run_path(out / "runs", spec).parent: spec for spec in reversed(specs)}.values())[::-1]
     left = [spec for spec in specs if not ms.Run(run_path(out / "runs", spec), spec).finished]

@@ -1,24 +1,34 @@
-"""`mnemoscope train`, and any text in place of the one that a task is made of.
+"""`mnemoscope train` and `mnemoscope sweep`, with training followed in Weights & Biases.
 
-Such a task has a method `with_text(text)`, which returns the fields that differ, or raises an `InputError`.
+A task that is made of a text may be given another one: it has a method `with_text(text)`, which returns the fields that
+differ, or raises an `InputError`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from tyro.conf import Positional
+
 import mnemoscope as ms
+from mnemoscope.cli.analysis import xr
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import OfPresets
-from mnemoscope.cli.parse import default_system, parse_changes, parse_seeds
+from mnemoscope.cli.options import Jobs, OfPresets, WritesResults
+from mnemoscope.cli.parse import default_system, parse_changes, parse_seeds, read_yaml
 from mnemoscope.core.errors import InputError
 
 if TYPE_CHECKING:
-    from mnemoscope.training.recorder import Report
+    from mnemoscope.run.sweep import Sweep
+    from mnemoscope.training.recorder import Progress, Report
+
+PROJECT = "mnemoscope"
+"""The project in Weights & Biases unless WANDB_PROJECT names another."""
+KEYS = "the keys preset, seeds and axes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +53,14 @@ class Train(OfPresets):
     """Changes such as `recipe.n_steps=500 model.normalization=none task.<field>=<value>`."""
 
 
-def run(options: Train) -> None:
+def train(options: Train) -> None:
     """Train what the options name, and say where it lies."""
     seeds, changes = parse_seeds(options.seeds), parse_changes(options.set)  # refused before anything is imported
     from mnemoscope.cli.output import console
     from mnemoscope.report.tables import counted
 
     if options.track is not None:
-        from mnemoscope.cli.tracking import ready
-
-        ready()
+        wandb_library()
     if options.together and options.one_by_one:
         raise InputError("--together and --one-by-one exclude each other; leave one out")
     together = True if options.together else False if options.one_by_one else None
@@ -75,24 +83,15 @@ def train_with_progress(
     track: bool = False,
 ) -> list[ms.Run]:
     """Train with a live display, and in Weights & Biases with `track`; a run goes to <out>/<label>/seed-<seed>."""
-    from mnemoscope.cli.output import console
-    from mnemoscope.cli.progress import live
+    from mnemoscope.cli.output import live
     from mnemoscope.models.building import usable_device
-    from mnemoscope.run.configurations import run_path
+    from mnemoscope.run.sweep import run_path
 
     paths = [run_path(out, spec) for spec in specs]
     unfinished = sum(not ms.Run(path, spec).finished for path, spec in zip(paths, specs, strict=True))
     usable_device(device)  # before the display begins
-    with live(unfinished, console) as shown, _also(shown, specs, paths, track) as report:
+    with live(unfinished) as shown, tracked(shown, specs, paths) if track else nullcontext(shown) as report:
         return ms.train_many(specs, paths, jobs=jobs, device=device, report=report, together=together)
-
-
-def _also(
-    shown: Report, specs: Sequence[ms.RunSpec], paths: Sequence[Path], track: bool
-) -> AbstractContextManager[Report]:
-    from mnemoscope.cli.tracking import tracked
-
-    return tracked(shown, specs, paths) if track else nullcontext(shown)
 
 
 @runtime_checkable
@@ -131,4 +130,127 @@ def _read(file: Path) -> str:
     return text
 
 
-COMMANDS.add("train", Command(options=Train, run=run, section="train and look"))
+# ---- Weights & Biases
+
+
+@contextmanager
+def tracked(report: Report, specs: Sequence[ms.RunSpec], paths: Sequence[Path]) -> Iterator[Report]:
+    """A report function that also sends every line to Weights & Biases, one run there for each run here.
+
+    wandb's own environment variables and settings apply: project, entity, offline mode. A run that is continued here
+    continues there; runs that are open at the end are closed.
+    """
+    wandb = wandb_library()
+    by_path = dict(zip(paths, specs, strict=True))
+    begun: dict[Path, Any] = {}
+
+    def both(line: Progress) -> None:
+        report(line)
+        if line.path not in begun:
+            begun[line.path] = _begin(wandb, line.path, by_path[line.path])
+        begun[line.path].log(dict(line.metrics), step=line.step)
+        if line.step == line.n_steps:
+            begun.pop(line.path).finish()
+
+    try:
+        yield both
+    finally:
+        for run in begun.values():
+            run.finish(exit_code=1)
+
+
+def wandb_library() -> Any:
+    """The library, to be used without a question to the user; refused where it is missing or nobody is logged in."""
+    try:
+        import wandb
+    except ImportError:
+        raise InputError("--track wandb needs wandb: pip install 'mnemoscope[wandb]'") from None
+    if wandb.setup().settings.mode == "online" and not wandb.login(prompt=False):
+        raise InputError("--track wandb: nobody is logged in; run `wandb login`, or set WANDB_MODE=offline")
+    return wandb
+
+
+def _begin(wandb: Any, path: Path, spec: ms.RunSpec) -> Any:
+    """A separate run beside others; its id is that of the directory, so that continuing continues it."""
+    name = "/".join(path.parts[-2:])
+    return wandb.init(
+        project=wandb.setup().settings.project or PROJECT,
+        name=name,
+        id=hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16],
+        group=path.parent.name,
+        job_type="train",
+        config=spec.to_dict(),
+        resume="allow",
+        reinit="create_new",
+        settings=wandb.Settings(silent=True),
+    )
+
+
+# ---- sweeps
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions(Jobs, WritesResults):
+    """Train a preset over a grid of configurations, or find the largest task that each of them learns."""
+
+    file: Positional[Path]
+    """YAML file with preset, seeds and axes, and recipe, changes, largest and best_of if wanted."""
+    out: Path = Path("sweeps")
+    """Runs go to OUT/runs, arrays, a table, a page with figures and index.html to OUT."""
+
+
+def sweep(options: SweepOptions) -> None:
+    """Train or search what the file declares; print the table, write arrays and the page."""
+    from mnemoscope.cli.commands.index import refresh
+    from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
+    from mnemoscope.report.sweeps import sweep_page, sweep_table
+
+    declared = read_sweep(options.file)
+    found = _searched(declared, options) if declared.largest else _trained(declared, options)
+    logged, table = sweep_table(found.drop_vars(found.attrs.get("numbers", ()))), sweep_table(found)
+    show(logged.title, logged.header, logged.rows, n_text=logged.n_text)
+    write_arrays(options.out, {"sweep": found})
+    write_table(options.out, table, latex=options.latex)
+    page = sweep_page(found)
+    write_page(options.out / "sweep.html", page.html(), page.figures, options)
+    console.print(f"wrote sweep.nc, sweep.csv and sweep.html in {options.out}", highlight=False)
+    refresh(options.out)
+
+
+def _trained(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
+    from mnemoscope.cli.output import counted_down
+    from mnemoscope.report.task_report import report_of
+    from mnemoscope.run.sweep import over_sweep, swept
+
+    runs = train_with_progress(sweep.specs(), options.out / "runs", options.jobs)
+    logged, numbers = swept(sweep, runs), report_of(runs[0].spec.task).numbers
+    if numbers is None:
+        return logged
+    with counted_down(1, "runs measured"):
+        measured = over_sweep(sweep, runs, numbers, jobs=options.jobs)
+    return logged.merge(measured).assign_attrs(numbers=list(map(str, measured.data_vars)))
+
+
+def _searched(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
+    from mnemoscope.cli.output import counted_down
+    from mnemoscope.run.sweep import search_sweep
+
+    with counted_down(1, "searches"):
+        return search_sweep(sweep, options.out / "runs", jobs=options.jobs)
+
+
+def read_sweep(file: Path) -> Sweep:
+    """The sweep that a file declares; its seeds are a list, or words such as 0-15."""
+    from mnemoscope.core.specification import structure
+    from mnemoscope.run.sweep import Sweep
+
+    content: dict[str, Any] = dict(read_yaml(file, str(file), KEYS))
+    if missing := [key for key in ("preset", "seeds", "axes") if key not in content]:
+        raise InputError(f"{file} must hold {KEYS}; {missing[0]} is missing")
+    if isinstance(seeds := content.get("seeds"), str | int):
+        content["seeds"] = parse_seeds(str(seeds))
+    return structure(Sweep, content, "sweep")
+
+
+COMMANDS.add("train", Command(options=Train, run=train, section="train and look"))
+COMMANDS.add("sweep", Command(options=SweepOptions, run=sweep, section="train and look"))

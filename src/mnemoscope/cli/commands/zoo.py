@@ -36,10 +36,9 @@ class Zoo(Jobs):
 
 def run(options: Zoo) -> None:
     """Pack the runs behind the verdicts, after a check that they are these."""
-    from mnemoscope.cli.commands.track import track_all
+    from mnemoscope.cli.commands.runs import track_all
     from mnemoscope.cli.commands.train import train_with_progress
-    from mnemoscope.cli.output import console, show
-    from mnemoscope.cli.progress import counted_down
+    from mnemoscope.cli.output import console, counted_down, show
     from mnemoscope.models import zoo
     from mnemoscope.models.packing import pack
 
@@ -56,7 +55,7 @@ def run(options: Zoo) -> None:
     groups = [_of_plan(label, plan[label], found.get(label, ()), partly=options.add) for label in chosen]
     out = options.out or zoo.folder(type(groups[0][0].spec.task).__module__)
     rows = []
-    with counted_down(len(groups), "configurations packed", console) as advance:
+    with counted_down(len(groups), "configurations packed") as advance:
         for group in groups:
             file = pack(group, out, compact=compact, add=options.add)
             rows.append([group[0].label, str(len(group)), f"{file.stat().st_size / 1000:.0f}"])

@@ -5,7 +5,6 @@ import pytest
 import xarray as xr
 
 from mnemoscope import InputError
-from mnemoscope.run import configurations
 from mnemoscope.systems.factual_recall.analyses import WIDTHS, WITHOUT_MLP, capacity, exponents, scaling_sweep
 
 
@@ -14,7 +13,7 @@ def test_parameters_are_counted_as_published(monkeypatch, tmp_path, mlp, per_wid
     def train(spec, path):
         return type("Run", (), {"last_step": 0 if spec.task.n_subjects <= spec.model.d_model / 2 else 2048})
 
-    monkeypatch.setattr(configurations, "train", train)
+    monkeypatch.setattr("mnemoscope.run.sweep.train", train)
     found = capacity(scaling_sweep([0, 1], mlp=mlp, widths=(8, 16, 32)), tmp_path)
     assert found.parameters.values.tolist() == [per_width * width**2 for width in (8, 16, 32)]
     assert dict(found.facts.sizes) == {"width": 3, "draw": 2}

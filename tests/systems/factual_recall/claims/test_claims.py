@@ -4,7 +4,6 @@ import pytest
 
 from mnemoscope import InputError
 from mnemoscope.models.constructed import Predictor
-from mnemoscope.run import configurations
 from mnemoscope.systems.factual_recall.claim_parts import LINEAR
 from mnemoscope.systems.factual_recall.claims.convergence import F3, left_of_it, loss_at_end
 from mnemoscope.systems.factual_recall.claims.growth import F1, F1_ATTENTION
@@ -90,7 +89,7 @@ def test_a_draw_is_searched_at_every_width(monkeypatch):
     def train(spec, path):
         return type("Run", (), {"last_step": 0 if spec.task.n_subjects <= spec.model.d_model else 2048})
 
-    monkeypatch.setattr(configurations, "train", train)
+    monkeypatch.setattr("mnemoscope.run.sweep.train", train)
     found = measure_growth(3, mlp=True, largest=16)
     assert {name: n for name, n in found.items() if name.startswith("facts_")} == {
         "facts_8": 64, "facts_11": 100, "facts_16": 196,

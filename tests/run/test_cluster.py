@@ -12,7 +12,8 @@ import yaml
 
 from mnemoscope.cli import main
 from mnemoscope.core.errors import InputError
-from mnemoscope.run.dask_cluster import client, on_scheduler
+from mnemoscope.run.cluster import on_scheduler
+from mnemoscope.run.executor import client
 
 SLURM = Path(__file__).parents[2] / "docs" / "examples" / "slurm.yaml"
 SETTINGS = (
@@ -34,7 +35,7 @@ def refused(where: str) -> str:
         raise AssertionError("there is no such cluster")
     assert monotonic() - began < 60
     assert "\n" not in str(caught.value)
-    assert client() is None
+    assert client.get() is None
     return str(caught.value)
 
 
@@ -113,7 +114,7 @@ def test_local_workers_keep_their_memory(kept, monkeypatch):
     else:
         monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
     with on_scheduler("local", jobs=1):
-        found = client().run(os.getenv, "MALLOC_TRIM_THRESHOLD_")
+        found = client.get().run(os.getenv, "MALLOC_TRIM_THRESHOLD_")
     assert list(found.values()) == [kept]
 
 
@@ -130,8 +131,8 @@ def test_a_cluster_is_announced_once_and_forgotten(tmp_path):
     file.write_text(f"class: distributed.LocalCluster\narguments: {arguments}\nworkers: 1\n")
     lines: list[str] = []
     with on_scheduler(str(file), announce=lines.append):
-        assert client().nthreads()
-    assert client() is None
+        assert client.get().nthreads()
+    assert client.get() is None
     (line,) = lines
     assert line.startswith("scheduler ")
     assert "workers: 1 now; dashboard http://" in line

@@ -5,8 +5,7 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import open_run
-from mnemoscope.run import configurations
-from mnemoscope.run.configurations import Largest, Sweep, n_trained, over_sweep, search_sweep, swept, train_sweep
+from mnemoscope.run.sweep import Largest, Sweep, n_trained, over_sweep, search_sweep, swept, train_sweep
 
 SHORT = {"recipe.n_steps": 20, "recipe.batch_size": 16, "recipe.metrics_every": 10, "recipe.checkpoint_steps": ()}
 HALVES = {"model.d_model": 8, "model.d_mlp": 4}, {"model.d_model": 16, "model.d_mlp": 8}
@@ -92,7 +91,7 @@ class Trained:
 @pytest.mark.parametrize("limit", [1, 2, 5, 11, 16, 99])
 def test_a_search_finds_the_last_value_that_is_learned(tmp_path, monkeypatch, limit):
     train = Trained(lambda spec: limit if spec.task.length == 4 else limit / 2)
-    monkeypatch.setattr(configurations, "train", train)
+    monkeypatch.setattr("mnemoscope.run.sweep.train", train)
     found = search_sweep(search(), tmp_path)
     for length, most in ((4, limit), (8, limit / 2)):
         expected = max([0, *(value for value in SCALE.scale if value <= most)])
@@ -102,7 +101,7 @@ def test_a_search_finds_the_last_value_that_is_learned(tmp_path, monkeypatch, li
 
 def test_alternatives_are_tried_until_one_learns(tmp_path, monkeypatch):
     train = Trained(lambda spec: 4 if spec.recipe.learning_rate == 0.1 else 8)
-    monkeypatch.setattr(configurations, "train", train)
+    monkeypatch.setattr("mnemoscope.run.sweep.train", train)
     reports = []
     found = search_sweep(
         search(seeds=(5,), best_of={"recipe.learning_rate": (0.1, 0.01)}), tmp_path, report=lambda *n: reports.append(n)

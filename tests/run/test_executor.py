@@ -1,7 +1,9 @@
+import json
 import multiprocessing
 import os
 import signal
-from concurrent.futures.process import BrokenProcessPool
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,8 +11,8 @@ import torch
 from mnemoscope.claims.trials import run_trials
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run
-from mnemoscope.run import local, server
-from mnemoscope.run.local import analyse_many, train_many
+from mnemoscope.run import executor
+from mnemoscope.run.executor import UNGUARDED, DiedError, analyse_many, train_many
 from tests.support import small_spec
 
 
@@ -39,19 +41,10 @@ def test_a_killed_worker_is_started_again(tmp_path):
     def kill_once(line):
         if line.step >= 40 and line.path not in killed:
             killed.add(line.path)
-            os.kill(worker_of[line.path], signal.SIGKILL)
+            os.kill(json.loads((line.path / HOLDER).read_text())["pid"], signal.SIGKILL)
 
-    worker_of = {}
-    start = local._Workers._start
-
-    def remember(self, run, attempt):
-        start(self, run, attempt)
-        worker_of[run.path] = self._active[-1].process.pid
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local._Workers, "_start", remember)
-        specs = [small_spec(seed=seed, changes={"recipe.n_steps": 400, "recipe.batch_size": 128}) for seed in (0, 1)]
-        runs = train_many(specs, [tmp_path / "0", tmp_path / "1"], jobs=2, report=kill_once)
+    specs = [small_spec(seed=seed, changes={"recipe.n_steps": 400, "recipe.batch_size": 128}) for seed in (0, 1)]
+    runs = train_many(specs, [tmp_path / "0", tmp_path / "1"], jobs=2, report=kill_once)
     assert len(killed) == 2
     assert all(run.finished for run in runs)
     reference = train_many(specs[:1], [tmp_path / "reference"])[0]
@@ -94,8 +87,8 @@ def process_of(run: Run) -> int:
 
 @pytest.mark.parametrize(("n_cores", "here"), [(1, True), (2, False)])
 def test_no_jobs_are_one_per_core(tiny, monkeypatch, n_cores, here):
-    monkeypatch.setattr(server, "n_cores", lambda: n_cores)
-    assert server.n_processes(0) == n_cores
+    monkeypatch.setattr(executor, "n_cores", lambda: n_cores)
+    assert executor.n_processes(0) == n_cores
     assert (set(analyse_many([tiny, tiny], process_of, jobs=0)) == {os.getpid()}) == here
 
 
@@ -106,8 +99,8 @@ def no_fork_server(monkeypatch):
 
 @pytest.mark.usefixtures("no_fork_server")
 def test_where_there_is_no_fork_server_workers_are_spawned():
-    assert server.worker_context().get_start_method() == "spawn"
-    server.start_early()  # nothing to start
+    assert executor.worker_context().get_start_method() == "spawn"
+    executor.start_early()  # nothing to start
 
 
 @pytest.mark.thorough  # four processes that import everything
@@ -127,20 +120,59 @@ def test_a_process_that_imports_an_unguarded_script_ends_when_it_asks_for_worker
 
     monkeypatch.setattr(os, "_exit", end)
     monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
-    with pytest.raises(ExitError, match=str(server.UNGUARDED)):
-        server.worker_context()
+    with pytest.raises(ExitError, match=str(executor.UNGUARDED)):
+        executor.worker_context()
 
 
-def test_a_pool_that_breaks_is_put_down_to_the_script_if_workers_cannot_import_it(monkeypatch):
-    for guarded, error, message in ((True, BrokenProcessPool, "."), (False, InputError, "worker processes import ")):
-        monkeypatch.setattr(local, "main_is_guarded", lambda answer=guarded: answer)
-        with pytest.raises(error, match=message):
-            list(analyse_many([server.UNGUARDED] * 2, os._exit, jobs=2))
+@pytest.mark.parametrize(
+    ("code", "error", "message"),
+    [
+        (UNGUARDED, InputError, "worker processes import "),
+        (3, DiedError, "3 worker processes died of it, the last with exit code 3"),
+    ],
+)
+def test_the_death_of_workers_is_told(code, error, message):
+    with pytest.raises(error, match=message):
+        list(analyse_many([code] * 2, os._exit, jobs=2))
+
+
+def end_once(marks: Path) -> int:
+    """Two processes die of it, one after the other."""
+    n = len(list(marks.parent.glob(f"{marks.name}-*")))
+    if n < 2:
+        marks.with_name(f"{marks.name}-{n}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return n
+
+
+def test_pieces_whose_workers_die_are_given_to_others(tmp_path):
+    assert list(analyse_many([tmp_path / "a", tmp_path / "b", tmp_path / "c"], end_once, jobs=2)) == [2, 2, 2]
+
+
+def fail(number: int) -> None:
+    raise ZeroDivisionError(number)
+
+
+def wait_for_long(number: int) -> int:
+    if number:
+        time.sleep(60)
+    return number
+
+
+def test_workers_end_with_an_error_and_with_whoever_waits():
+    with pytest.raises(ZeroDivisionError, match="1"):
+        list(analyse_many([1, 1], fail, jobs=2))
+    began = time.monotonic()
+    results = analyse_many([0, 1, 1], wait_for_long, jobs=2)
+    assert next(results) == 0
+    results.close()
+    assert time.monotonic() - began < 50
+    assert not multiprocessing.active_children()
 
 
 def test_no_more_processes_than_windows_can_wait_for(monkeypatch):
-    monkeypatch.setattr(server.sys, "platform", "win32")
-    assert [server.n_processes(jobs) for jobs in (1, 61, 62, 1024)] == [1, 61, 61, 61]
+    monkeypatch.setattr(executor.sys, "platform", "win32")
+    assert [executor.n_processes(jobs) for jobs in (1, 61, 62, 1024)] == [1, 61, 61, 61]
 
 
 def test_a_number_of_jobs_that_is_none_is_refused_at_once(tiny, tmp_path):

@@ -19,11 +19,10 @@ import pytest
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.files import is_held
 from mnemoscope.models.run import Run, open_run
-from mnemoscope.run import dask_cluster, dask_training, dask_work
-from mnemoscope.run.configurations import search_sweep
-from mnemoscope.run.dask_cluster import client, on_scheduler
-from mnemoscope.run.dask_training import files_of
-from mnemoscope.run.local import analyse_many, train_many
+from mnemoscope.run import cluster as module
+from mnemoscope.run.cluster import files_of, on_scheduler
+from mnemoscope.run.executor import DiedError, analyse_many, client, train_many
+from mnemoscope.run.sweep import search_sweep
 from tests.support import small_spec
 
 LONG = {"recipe.n_steps": 400, "recipe.batch_size": 128}
@@ -61,10 +60,10 @@ def address(cluster):
 def two_workers(cluster, address):
     with on_scheduler(address):
         try:
-            client().wait_for_workers(2, timeout=60)  # those that a test has killed are started again
+            client.get().wait_for_workers(2, timeout=60)  # those that a test has killed are started again
         except TimeoutError:  # seldom one is not, on a machine with much else to do
             cluster.scale(len(cluster.workers) + 1)
-            client().wait_for_workers(2, timeout=120)
+            client.get().wait_for_workers(2, timeout=120)
         yield
 
 
@@ -111,11 +110,11 @@ def test_a_worker_trains_what_this_process_trains(tmp_path):
 @contextmanager
 def on_scheduler_left():
     """Work stays in this process."""
-    token = dask_cluster._client.set(None)
+    token = client.set(None)
     try:
         yield
     finally:
-        dask_cluster._client.reset(token)
+        client.reset(token)
 
 
 @pytest.mark.usefixtures("one_worker")
@@ -125,7 +124,7 @@ def test_runs_that_workers_do_not_see_are_sent_back(tmp_path, monkeypatch):
         here = trained(tmp_path / "here")
         with pytest.raises(ZeroDivisionError):
             trained(tmp_path / "there", report=lambda line: 1 // (30 - line.step))  # leaves the state of step 25
-    monkeypatch.setattr(dask_training, "_mark", lambda groups: NoMark(tmp_path))
+    monkeypatch.setattr(module, "_mark", lambda groups: NoMark(tmp_path))
     lines = []
     there = trained(tmp_path / "there", report=lines.append)
     assert list(map(everything, there)) == list(map(everything, here))
@@ -156,7 +155,7 @@ def test_together_is_together_there(tmp_path):
 
 @pytest.mark.usefixtures("one_worker")
 def test_results_come_in_order_and_errors_as_they_are(tiny, monkeypatch):
-    monkeypatch.setattr(dask_work, "AHEAD", 3)
+    monkeypatch.setattr(module, "AHEAD", 3)
     assert list(analyse_many([tiny, tiny], seed_of)) == [0, 0]
     assert list(analyse_many(range(20), abs)) == list(range(20))
     assert list(analyse_many([], abs)) == []
@@ -173,17 +172,17 @@ def test_paths_and_the_command_are_those_of_this_process(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("one_worker")
 def test_workers_with_other_code_are_refused(monkeypatch):
-    monkeypatch.setattr(dask_work, "_order", partial(other_order, dask_work._order))
+    monkeypatch.setattr(module, "make_order", partial(other_order, module.make_order))
     with pytest.raises(
         InputError, match="and this process mnemoscope 0; install the same on both, and start the worker"
     ):
         list(analyse_many([1], abs))
 
 
-def other_order(original, function):
+def other_order(original, function, topic):
     from dataclasses import replace
 
-    return replace(original(function), code="mnemoscope 0")
+    return replace(original(function, topic), code="mnemoscope 0")
 
 
 @pytest.mark.usefixtures("one_worker")
@@ -226,7 +225,7 @@ def test_worker_processes_train_what_this_process_trains(tmp_path):
 @pytest.mark.thorough
 @pytest.mark.usefixtures("two_workers")
 def test_a_search_goes_through_the_same_runs(tmp_path, monkeypatch):
-    from mnemoscope.cli.commands.sweep import read_sweep
+    from mnemoscope.cli.commands.train import read_sweep
     from tests.cli.test_sweep import SEARCH
 
     monkeypatch.chdir(tmp_path)
@@ -245,8 +244,8 @@ def test_a_search_goes_through_the_same_runs(tmp_path, monkeypatch):
 
 def worker_at_work() -> int:
     """The process of a worker that has something to do."""
-    pids = client().run(os.getpid)
-    busy = [address for address, keys in client().processing().items() if keys]
+    pids = client.get().run(os.getpid)
+    busy = [address for address, keys in client.get().processing().items() if keys]
     return pids[busy[0]]
 
 
@@ -274,7 +273,7 @@ def end_process(number: int) -> None:
 @pytest.mark.thorough
 @pytest.mark.usefixtures("two_workers")
 def test_what_kills_every_worker_is_told(tmp_path):
-    with pytest.raises(dask_work.DiedError, match="4 workers died of it"):
+    with pytest.raises(DiedError, match="4 workers died of it"):
         list(analyse_many([0], end_process))
 
 
@@ -290,8 +289,8 @@ def test_a_stopped_worker_counts_as_dead_in_time():
         ) as cluster,
         on_scheduler(cluster.scheduler_address),
     ):
-        client().wait_for_workers(2, timeout=300)
-        stopped, working = client().run(os.getpid).values()
+        client.get().wait_for_workers(2, timeout=300)
+        stopped, working = client.get().run(os.getpid).values()
         os.kill(stopped, signal.SIGSTOP)
         try:
             found = list(analyse_many(range(12), process_of))
@@ -315,10 +314,10 @@ def allow_files_of(n_bytes: int) -> None:
 @pytest.mark.thorough
 @pytest.mark.usefixtures("two_workers")
 def test_a_full_disk_ends_the_command_in_a_line_and_the_same_command_continues(tmp_path):
-    client().run(allow_files_of, 20_000)  # less than a checkpoint
+    client.get().run(allow_files_of, 20_000)  # less than a checkpoint
     with pytest.raises(OSError, match="File too large"):
         trained(tmp_path / "there")
-    client().run(allow_files_of, resource.RLIM_INFINITY)
+    client.get().run(allow_files_of, resource.RLIM_INFINITY)
     assert not list((tmp_path / "there").rglob("*.part"))
     there = trained(tmp_path / "there")
     with on_scheduler_left():

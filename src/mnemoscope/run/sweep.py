@@ -26,7 +26,7 @@ from mnemoscope.core.runtime import progress
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import held, matching_names, parameters, untrained
 from mnemoscope.models.run import Run
-from mnemoscope.run.local import analyse_many, one_thread, train_many
+from mnemoscope.run.executor import analyse_many, one_thread, train_many
 from mnemoscope.training.loop import train
 from mnemoscope.training.recorder import Report
 

@@ -1,17 +1,45 @@
-"""Warnings of libraries are not shown: a user of a command cannot act on them. `python -W` brings them back.
+"""The process of a command: interrupts are noted, and warnings of libraries are not shown.
 
-Warnings of this package are logged, and are shown.
+A user of a command cannot act on such warnings; `python -W` brings them back. Warnings of this package are logged, and
+are shown.
 """
 
 import logging
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 _FOR_WORKERS = {"PYTHONWARNINGS": "ignore", "TRANSFORMERS_VERBOSITY": "error", "HF_HUB_VERBOSITY": "error"}
 """Entries of the environment, which worker processes inherit."""
+
+
+@contextmanager
+def interrupts_noted() -> Iterator[list[int]]:
+    """A list that is no longer empty once this process was interrupted; `KeyboardInterrupt` is raised all the same.
+
+    A library that is imported just then may raise something else. Handlers of others are left alone, and so are
+    interrupts outside the main thread.
+    """
+    noted: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        signal.default_int_handler(number, frame)
+
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield noted
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager

@@ -1,0 +1,171 @@
+"""`mnemoscope evaluate`, `predict`, `track` and `export`: what trained runs say, learned when, and hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from rich.table import Table as RichTable
+from rich.text import Text
+from tyro.conf import Positional
+
+import mnemoscope as ms
+from mnemoscope.cli.analysis import analysed, each_configuration, xr
+from mnemoscope.cli.command import COMMANDS, Command
+from mnemoscope.cli.options import OfRuns, OfSequence, Options, RunPath, WritesTables
+from mnemoscope.core.errors import InputError, in_range
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(OfRuns, WritesTables):
+    """Accuracy and loss beside the exact predictors, by what the task tells apart, and beside published figures."""
+
+    n_samples: int | None = None
+    """Sequences to draw; none: enumerate all of them, exactly, or draw a few hundred where there are too many."""
+    out: Path | None = None
+    """Directory for the arrays (netCDF) and tables (CSV)."""
+
+
+def evaluate(options: Evaluate) -> None:
+    """Print, for every configuration, the evaluation as its task's entry shows it; write it too if asked to."""
+    from mnemoscope.cli.output import show, write_arrays, write_table
+    from mnemoscope.report.tables import counted
+
+    if options.n_samples is not None:
+        in_range("--n-samples", options.n_samples, 1, float("inf"))
+    if options.latex and options.out is None:
+        raise InputError("--latex writes files; name a directory with --out")
+    analyse = partial(evaluate_run, n_samples=options.n_samples)
+    for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
+        if options.out:
+            write_arrays(options.out / label, results)
+        for table in ms.report.report_of(runs[0].spec.task).evaluation_tables(results):
+            show(f"{label}, {counted(len(runs), 'seed')}: {table.title}", table.header, table.rows, n_text=table.n_text)
+            if options.out:
+                write_table(options.out / label, table, latex=options.latex)
+
+
+def evaluate_run(run: ms.Run, n_samples: int | None) -> dict[str, xr.Dataset]:
+    """Everything that one run is evaluated on."""
+    return ms.report.report_of(run.spec.task).evaluate(run, n_samples)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict(OfSequence):
+    """What a model says about one sequence, token by token, beside the exact predictor."""
+
+
+def predict(options: Predict) -> None:
+    """Print what the model says about the sequence, beside the exact predictor where the task has one."""
+    from mnemoscope.cli.output import console
+    from mnemoscope.report.guesses import on_one_line
+
+    opened = ms.open_run(options.run)
+    task = opened.spec.task
+    entry = ms.report.report_of(task)
+    batch = entry.parse(task, options.sequence)
+    result = entry.predict(opened.hooked(options.step), task, batch)
+    console.print(
+        Text.assemble((f"{opened.label}, seed {opened.spec.seed}", "bold"), f": {on_one_line(options.sequence)}")
+    )
+    for table in entry.prediction_tables(result):
+        console.print(_plain(table))
+
+
+def _plain(table: ms.report.Table) -> RichTable:
+    """A table without rules; bars are set apart by colour."""
+    shown = RichTable(title=Text(table.title), title_justify="left", box=None, padding=(0, 1))
+    for i, name in enumerate(table.header):
+        shown.add_column(name, justify="left" if i < table.n_text else "right")
+    for row in table.rows:
+        cells = [Text(cell, style="blue" if "█" in cell or "·" in cell else "") for cell in row]
+        shown.add_row(*cells)
+    return shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Track(OfRuns):
+    """Measure every checkpoint of finished runs, keep that in their directories, and say when what sets in."""
+
+
+def track(options: Track) -> None:
+    """Measure what is not measured yet, and print onsets."""
+    from mnemoscope.cli.output import console
+    from mnemoscope.report.tables import counted
+
+    runs = ms.find_runs(options.runs)
+    finished = [run for run in runs if run.finished]
+    if len(finished) < len(runs):
+        left = counted(len(runs) - len(finished), "run")
+        console.print(f"{left} not finished and left out", highlight=False)
+    if not finished:
+        raise InputError("none of the runs is finished; `mnemoscope train` continues them")
+    track_all(finished, options.jobs)
+
+
+def track_all(runs: Sequence[ms.Run], jobs: int) -> None:
+    """Measure checkpoints of runs that lack it and keep that with each run; print onsets by configuration."""
+    from mnemoscope.cli.output import console, show
+    from mnemoscope.report.curves import onset_table
+    from mnemoscope.report.tables import counted
+
+    missing = [run for run in runs if not _complete(run)]
+    analysed(missing, track_run, jobs, "runs followed")
+    complete = len(runs) - len(missing)
+    followed = f"followed {counted(len(missing), 'run')}"
+    console.print(f"{followed}; {complete} {'was' if complete == 1 else 'were'} complete", highlight=False)
+    for label, group in ms.models.by_label(runs).items():
+        followed = ms.analyses.along_seed(group, [_read(run) for run in group])
+        table = onset_table(followed)
+        show(f"{label}, {counted(len(group), 'seed')}: {table.title}", table.header, table.rows)
+
+
+def track_run(run: ms.Run) -> None:
+    """Measure every checkpoint of a run, and keep that in its directory."""
+    from mnemoscope.analyses.comparison import skill_trajectory
+
+    measure = ms.report.report_of(run.spec.task).trajectory or skill_trajectory
+    run.write_trajectory(ms.analyses.over_steps(run, partial(measure, task=run.spec.task, seed=run.spec.seed)))
+
+
+def _complete(run: ms.Run) -> bool:
+    """True if every checkpoint is measured; of the zoo's runs steps are measured whose checkpoints are not shipped."""
+    followed = run.trajectory()
+    return followed is not None and set(run.steps) <= set(followed.step.values.tolist())
+
+
+def _read(run: ms.Run) -> xr.Dataset:
+    followed = run.trajectory()
+    assert followed is not None
+    return followed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(Options):
+    """Write a run for other libraries: a plain HookedTransformer, a GPT-2 of transformers, a model card."""
+
+    run: Positional[RunPath]
+    """Run directory, or a word such as `zoo:<configuration>/seed-<seed>`."""
+    step: int | None = None
+    """Training step of the checkpoint; none: the last."""
+    out: Path = Path("exported")
+    """Directory to write to; what an earlier export left there is replaced."""
+
+
+def export(options: Export) -> None:
+    """Export, and say what other libraries cannot load."""
+    from mnemoscope.cli.output import console
+    from mnemoscope.models.export import export_run
+
+    found = ms.open_run(options.run)
+    for sentence in export_run(found, options.out, step=options.step):
+        console.print(sentence, highlight=False)
+    console.print(f"wrote {options.out}, with a model card in README.md", highlight=False)
+
+
+COMMANDS.add("evaluate", Command(options=Evaluate, run=evaluate, section="train and look"))
+COMMANDS.add("predict", Command(options=Predict, run=predict, section="train and look"))
+COMMANDS.add("track", Command(options=Track, run=track, section="train and look", earlier=("follow",)))
+COMMANDS.add("export", Command(options=Export, run=export, section="train and look"))
