@@ -10,8 +10,8 @@ from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.claims.claim import GATE
-from mnemoscope.claims.measuring import name_of
-from mnemoscope.claims.registered import superseded
+from mnemoscope.claims.functions import name_of
+from mnemoscope.claims.registration import superseded
 from mnemoscope.cli.catalogue import FILE, Kind, sources_digest
 from mnemoscope.core import guests
 from mnemoscope.core.errors import one_of

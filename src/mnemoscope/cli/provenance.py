@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from mnemoscope.claims.admission import Bench
 from mnemoscope.claims.claim import Claim
-from mnemoscope.claims.measuring import name_of
+from mnemoscope.claims.functions import name_of
+from mnemoscope.claims.replicates import Admitted
 from mnemoscope.claims.verdict import Ruling
 from mnemoscope.core.numbers import ranges
 from mnemoscope.models import zoo
@@ -43,7 +43,7 @@ class Code:
         return f"{self.module}, line {self.line}"
 
 
-def pieces(ruling: Ruling, bench: Bench, where: Sequence[str], out: Path) -> list[str]:
+def pieces(ruling: Ruling, admitted: Admitted, where: Sequence[str], out: Path) -> list[str]:
     """HTML on a ruling: command, code, runs and arrays; `where` has the words for its models, `out` is the page's
     directory.
     """
@@ -54,7 +54,7 @@ def pieces(ruling: Ruling, bench: Bench, where: Sequence[str], out: Path) -> lis
     return [
         f"The command: <code>{escape(command)}</code>",
         *code,
-        *(f"The runs: {text}" for text in [_runs(claim, bench, out)] if text),
+        *(f"The runs: {text}" for text in [_runs(claim, admitted, out)] if text),
         *(f"The models: {escape(', '.join(models))}" for models in [ruling.evidence.models] if models),
         f'What was measured: <a href="{arrays}">{escape(arrays)}</a>; all verdicts as data: '
         '<a href="verdicts.json">verdicts.json</a>',
@@ -157,12 +157,12 @@ def _distributions() -> Mapping[str, Sequence[str]]:
 # ---- runs
 
 
-def _runs(claim: Claim, bench: Bench, out: Path) -> str:
+def _runs(claim: Claim, admitted: Admitted, out: Path) -> str:
     """The runs of every configuration, by seed; empty for a claim about none."""
-    seeds, units = bench.seeds(claim), list(claim.units.values())
+    seeds, units = admitted.seeds(claim), list(claim.units.values())
     if not seeds or not units:
         return ""
-    return "; ".join(_of_unit({seed: bench.finished[unit][seed] for seed in seeds}, out) for unit in units)
+    return "; ".join(_of_unit({seed: admitted.finished[unit][seed] for seed in seeds}, out) for unit in units)
 
 
 def _of_unit(runs: Mapping[int, Run], out: Path) -> str:
