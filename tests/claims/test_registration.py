@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from mnemoscope.claims.claim import CLAIMS, Control, Gate
-from mnemoscope.claims.functions import _source, function_digest
+from mnemoscope.claims.claim import CLAIMS, Control, Gate, table
+from mnemoscope.claims.functions import _source, function_digest, name_of
 from mnemoscope.claims.registration import code_moved, differences, registration
 from mnemoscope.claims.replicates import counting_seeds, expected_seeds
 from mnemoscope.core.presets import Configuration
@@ -172,3 +172,9 @@ def test_bounds_are_about_the_runs_behind_the_verdicts_and_runs_of_ones_own_coun
     assert counting_seeds(CLAIMS.get("T14"), [0, 20, 70, 200]) == [0, 20, 200]
     unplanned = replace(CLAIMS.get("T12"), system="", rivals=())
     assert counting_seeds(unplanned, [0, 16, 85]) == [85]
+
+
+def test_functions_that_moved_keep_their_names_in_registrations_and_stores():
+    plant = table("x", {"unit": {"effect": 1.0}})(kind="positive").plant
+    assert plant is not None
+    assert name_of(plant) == "mnemoscope.judging.parts._table[{'unit': {'effect': 1.0}}]"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from mnemoscope.claims import measures
 from mnemoscope.claims.measures import Call, DrawWork, clean, do, incomplete, stored_files
 from mnemoscope.cli import main
 from mnemoscope.core.errors import InputError
