@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mnemoscope.analyses import evaluation
-from mnemoscope.claims.measuring import Call, OfPlant, OfRun, do
+from mnemoscope.claims.measures import Call, ControlWork, RunWork, do
 from mnemoscope.core.presets import preset
 from mnemoscope.models.building import build
 from mnemoscope.models.subjects import Subject
@@ -81,7 +81,11 @@ def test_of_what_is_measured_for_claims(kind, tmp_path):
     """A model is loaded once for all calls on it, and not kept after them."""
     FREED.clear()
     calls = (Call(noted), Call(noted, (("number", 1),)))
-    piece = OfRun(fake_run(tmp_path, D4, 0, 1.0), calls) if kind == "run" else OfPlant(planted, 0, None, calls)
+    piece = (
+        RunWork(fake_run(tmp_path, D4, 0, 1.0), calls=calls)
+        if kind == "run"
+        else ControlWork(planted, 0, None, calls=calls)
+    )
     found = do(piece, store=None)
     assert [found[call.key]["same"] for call in calls] == [1.0, 1.0]
     assert len(FREED) == 2
@@ -92,10 +96,12 @@ def test_the_models_of_a_run_are_loaded_once_a_step(tmp_path, monkeypatch):
     FREED.clear()
     run = fake_run(tmp_path, D4, 0, 1.0, steps=(0, 2))
     last, steps = run.spec.recipe.n_steps, []
-    whole = OfRun.load
-    monkeypatch.setattr(OfRun, "load", lambda self, step: steps.append(step) or whole(self, step))
+    whole = RunWork.load
+    monkeypatch.setattr(RunWork, "load", lambda self, step: steps.append(step) or whole(self, step))
     do(
-        OfRun(run, tuple(Call(noted, (("number", n),), step=step) for n in range(2) for step in (0, None, last))),
+        RunWork(
+            run, calls=tuple(Call(noted, (("number", n),), step=step) for n in range(2) for step in (0, None, last))
+        ),
         store=None,
     )
     assert sorted(map(str, steps)) == ["0", str(last), "None"]

@@ -10,8 +10,9 @@ from typing import get_args
 
 import pytest
 
-import mnemoscope.claims.testing.verdicts  # noqa: F401 (pytester forgets what its sessions import)
-from mnemoscope.claims.verdict import Outcome
+import mnemoscope.claims.testing.cases  # noqa: F401 (pytester forgets what its sessions import)
+from mnemoscope.claims.claim import Outcome
+from mnemoscope.cli.trials import read_verdicts
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, shared_store
 from tests.claims.testing.planted import N_VALUES, plant
 
@@ -99,6 +100,9 @@ def test_a_claim_over_seeds_ends_in_a_verdict(session, planted_runs, pytester):
     assert (verdict["outcome"], verdict["n"], verdict["n_failed"]) == ("SUPPORTED", 16, 2)
     assert verdict["share"] == 14 / 16
     assert verdict["unit"] == "accuracy"
+    assert verdict["fixed"]["gate"] == {"at_least": 0.99, "at_most": None}
+    assert verdict["fixed"]["criteria"][0]["quantifier"] == "most"
+    assert read_verdicts(out) == [verdict]  # as `claims run` writes them
 
     cases = properties(xml)
     assert [case["claim_outcome"] for case in cases].count("deviates") == 2

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from mnemoscope.claims.testing.cases import Case
-    from mnemoscope.claims.testing.verdicts import Decided
+    from mnemoscope.claims.testing.cases import SeedItem
+    from mnemoscope.claims.verdict import Ruling
     from mnemoscope.core.protocols import HookedModel
     from mnemoscope.models.run import Run
     from mnemoscope.models.subjects import Subject
@@ -31,8 +31,8 @@ LETTERS = {"deviates": "d", "not learned": "n"}
 COLOURS = {"SUPPORTED": "green", "REFUTED": "yellow"}
 
 _GROUPS = pytest.StashKey["dict[str, list[Run]]"]()
-_CASE = pytest.StashKey["Case"]()
-_PARAMETER = "_claim_case"
+_ITEM = pytest.StashKey["SeedItem"]()
+_PARAMETER = "_seed_item"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -75,21 +75,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     places = metafunc.config.getoption("mnemoscope_runs")
     if marker is None or not places:
         return
-    from mnemoscope.claims.testing.cases import Case, choose, find, read_terms
+    from mnemoscope.claims.testing.cases import SeedItem, choose_runs, read_marker, runs_by_configuration
     from mnemoscope.core.errors import InputError
 
     function = metafunc.function
     try:
-        terms = read_terms(marker.args, marker.kwargs, name=function.__name__, doc=function.__doc__)
+        marked = read_marker(marker.args, marker.kwargs, name=function.__name__, doc=function.__doc__)
         if _GROUPS not in metafunc.config.stash:
-            metafunc.config.stash[_GROUPS] = find(places)
-        runs = choose(metafunc.config.stash[_GROUPS], terms.preset)
+            metafunc.config.stash[_GROUPS] = runs_by_configuration(places)
+        runs = choose_runs(metafunc.config.stash[_GROUPS], marked.preset)
     except InputError as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
-    cases = [Case(terms=terms, run=run, runs=runs) for run in runs]
+    items = [SeedItem(marked=marked, run=run, runs=runs) for run in runs]
     if _PARAMETER not in metafunc.fixturenames:
         metafunc.fixturenames.append(_PARAMETER)
-    metafunc.parametrize(_PARAMETER, cases, indirect=True, ids=[case.name for case in cases], scope="function")
+    metafunc.parametrize(_PARAMETER, items, indirect=True, ids=[item.name for item in items], scope="function")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -106,28 +106,28 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Record which claim and seed the item is about, before anything can go wrong."""
     call = getattr(item, "callspec", None)
     if call is not None and _PARAMETER in call.params:
-        case = item.stash[_CASE] = replace(call.params[_PARAMETER])  # with a model that nobody has changed
-        item.user_properties += case.claim_properties(item.nodeid)
+        seed = item.stash[_ITEM] = replace(call.params[_PARAMETER])  # with a model that nobody has changed
+        item.user_properties += seed.claim_properties(item.nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """A model that does not pass the gate is not measured."""
-    case = pyfuncitem.stash.get(_CASE, None)
-    return None if case is None or case.learned else True
+    seed = pyfuncitem.stash.get(_ITEM, None)
+    return None if seed is None or seed.learned else True
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Put the item's model on trial, and keep what was measured if nothing went wrong."""
-    case = item.stash.get(_CASE, None)
-    if case is None:
+    seed = item.stash.get(_ITEM, None)
+    if seed is None:
         return (yield)
-    from mnemoscope.claims.testing.effect import on_trial
+    from mnemoscope.claims.testing.cases import on_trial
 
-    with on_trial(lambda: case.subject) as effects:
+    with on_trial(lambda: seed.subject) as effects:
         result = yield
-    item.user_properties += case.measured_properties(effects)
+    item.user_properties += seed.measured_properties(effects)
     return result
 
 
@@ -137,13 +137,13 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Bad input to a claim is one line; the model is let go at the end."""
     report = yield
-    if _CASE in item.stash:
+    if _ITEM in item.stash:
         from mnemoscope.core.errors import InputError
 
         if call.excinfo is not None and isinstance(call.excinfo.value, InputError):
             report.longrepr = str(call.excinfo.value)
         if call.when == "teardown":
-            del item.stash[_CASE]
+            del item.stash[_ITEM]
     return report
 
 
@@ -167,7 +167,7 @@ class Verdicts:
     def __init__(self, out: str | None):
         self.out = out
         self.seeds: dict[str, dict[int, dict[str, Any]]] = {}
-        self.decided: list[Decided] = []
+        self.rulings: list[Ruling] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep an item's properties, which are complete at its end."""
@@ -178,58 +178,68 @@ class Verdicts:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Judge; before JUnit XML is written."""
-        from mnemoscope.claims.testing.verdicts import decide, write_verdicts
+        from mnemoscope.claims.testing.cases import rule, unexpected
+        from mnemoscope.claims.verdict import write_rulings
 
-        self.decided = [decide(list(seeds.values())) for _, seeds in sorted(self.seeds.items())]
+        self.rulings = [rule(list(seeds.values())) for _, seeds in sorted(self.seeds.items())]
         if self.out:
-            write_verdicts(self.decided, Path(self.out))
+            write_rulings(self.rulings, Path(self.out))
         for plugin in session.config.pluginmanager.get_plugins():
             if hasattr(plugin, "add_global_property"):  # the writer of JUnit XML
-                for one in self.decided:
-                    plugin.add_global_property(one.verdict.id, f"{one.verdict.outcome}: {one.verdict.reason}")
-        if any(one.unexpected for one in self.decided) and session.exitstatus == pytest.ExitCode.OK:
+                for ruling in self.rulings:
+                    plugin.add_global_property(ruling.claim.id, f"{ruling.verdict.outcome}: {ruling.verdict.reason}")
+        if session.exitstatus == pytest.ExitCode.OK and any(
+            unexpected(each, self._first(each)) for each in self.rulings
+        ):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _first(self, ruling: "Ruling") -> dict[str, Any]:
+        """The properties of one seed, which say the configuration and the expected outcome."""
+        return next(iter(self.seeds[ruling.claim.id].values()))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """One line per claim."""
-        if self.decided:
-            terminalreporter.section("claims")
-        for one in self.decided:
-            outcome = one.verdict.outcome
-            colour = "red" if one.unexpected else COLOURS.get(outcome)
+        if not self.rulings:
+            return
+        from mnemoscope.claims.testing.cases import line, unexpected
+
+        terminalreporter.section("claims")
+        for ruling in self.rulings:
+            outcome, first = ruling.verdict.outcome, self._first(ruling)
+            colour = "red" if unexpected(ruling, first) else COLOURS.get(outcome)
             terminalreporter.write(f"{outcome:<14} ", **({colour: True} if colour else {}))
-            terminalreporter.write(f"{one.line}\n")
+            terminalreporter.write(f"{line(ruling, first)}\n")
 
 
 @pytest.fixture
-def _claim_case(request: pytest.FixtureRequest) -> "Case":
-    if _CASE not in request.node.stash:
+def _seed_item(request: pytest.FixtureRequest) -> "SeedItem":
+    if _ITEM not in request.node.stash:
         pytest.fail(
             "the fixtures run, runs, model and subject of mnemoscope are for tests marked with @pytest.mark.claim",
             pytrace=False,
         )
-    return request.node.stash[_CASE]
+    return request.node.stash[_ITEM]
 
 
 @pytest.fixture
-def run(_claim_case: "Case") -> "Run":
+def run(_seed_item: "SeedItem") -> "Run":
     """The run of the seed on trial (mnemoscope)."""
-    return _claim_case.run
+    return _seed_item.run
 
 
 @pytest.fixture
-def runs(_claim_case: "Case") -> "list[Run]":
+def runs(_seed_item: "SeedItem") -> "list[Run]":
     """The runs of all seeds of the configuration on trial (mnemoscope)."""
-    return _claim_case.runs
+    return _seed_item.runs
 
 
 @pytest.fixture
-def subject(_claim_case: "Case") -> "Subject":
+def subject(_seed_item: "SeedItem") -> "Subject":
     """The model on trial with its task and its seed (mnemoscope)."""
-    return _claim_case.subject
+    return _seed_item.subject
 
 
 @pytest.fixture
-def model(_claim_case: "Case") -> "HookedModel":
+def model(_seed_item: "SeedItem") -> "HookedModel":
     """The model on trial, after its last step (mnemoscope)."""
-    return _claim_case.subject.model
+    return _seed_item.subject.model

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mnemoscope.claims import registered as registrations
-from mnemoscope.claims.behaviour import ELSEWHERE, HERE, behaviour, distance, machine, numbers
+from mnemoscope.claims import registration as registrations
 from mnemoscope.claims.claim import CLAIMS, Control, Gate
-from mnemoscope.claims.registered import register, standing
+from mnemoscope.claims.registration import ELSEWHERE, HERE, behaviour, distance, machine, numbers, register, standing
 from mnemoscope.core.version import NUMBERS
 from tests.claims.trials import make_claim
 

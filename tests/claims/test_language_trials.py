@@ -8,9 +8,9 @@ import pytest
 import xarray as xr
 
 import mnemoscope as ms
-from mnemoscope.claims import measuring
+from mnemoscope.claims import measures
 from mnemoscope.claims.judge import judge
-from mnemoscope.claims.questions import PASSING, as_replicates, of_model
+from mnemoscope.claims.replicates import PASSING, as_replicates, average_questions
 from mnemoscope.claims.trials import run_trials
 from mnemoscope.claims.verdict import record
 from tests.language_models import N_TOKENS, save
@@ -112,7 +112,7 @@ def test_sixteen_models_give_a_verdict():
 
 
 def test_a_model_without_a_question_that_passes_fails_and_shows_its_effect():
-    found = of_model(make(measure=hopeless), hopeless(None))
+    found = average_questions(make(measure=hopeless), hopeless(None))
     assert found["effect"] == 1.5
     assert found[PASSING] == 0
     assert math.isnan(found["gate"])
@@ -136,8 +136,8 @@ def test_factors_are_keywords_of_the_measure(directories):
 
 def test_a_model_is_loaded_once_and_not_again_where_results_are_kept(directories, tmp_path, monkeypatch):
     loads = []
-    load = measuring.named_language_model
-    monkeypatch.setattr(measuring, "named_language_model", lambda *a, **k: (loads.append(a), load(*a, **k))[1])
+    load = measures.named_language_model
+    monkeypatch.setattr(measures, "named_language_model", lambda *a, **k: (loads.append(a), load(*a, **k))[1])
     claims = [make(factors={"add": (1.0, 2.0)}), make(id="Y", measure=whole, replicate="model")]
     first = run_trials(claims, [], models=directories[:1], store=tmp_path)
     again = run_trials(claims, [], models=directories[:1], store=tmp_path)

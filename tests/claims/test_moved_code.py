@@ -14,9 +14,9 @@ import pytest
 
 import mnemoscope
 from mnemoscope.analyses.evaluation import evaluate
-from mnemoscope.claims import measuring
-from mnemoscope.claims.measuring import Call, OfDraw, do
-from mnemoscope.claims.registered import register
+from mnemoscope.claims import functions, measures
+from mnemoscope.claims.measures import Call, DrawWork, do
+from mnemoscope.claims.registration import register
 from mnemoscope.claims.trials import run_trials
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
@@ -66,7 +66,7 @@ def guest(tmp_path, monkeypatch):
             (place / "__init__.py").write_text(source)
             sys.modules.pop("moving_guest", None)
             importlib.invalidate_caches()
-            measuring._digest_of.cache_clear()
+            functions._digest_of.cache_clear()
             return guests.invite("moving_guest").CLAIM
 
         def tried(self, claim):
@@ -143,8 +143,8 @@ def test_a_registration_without_values_says_that_they_were_not_checked(guest):
 def test_other_numbers_of_the_library_are_measured_anew(guest, monkeypatch):
     register([guest.edited()], guest.directory)
     guest.tried(guest.edited())
-    monkeypatch.setattr(measuring, "NUMBERS", measuring.NUMBERS + 1)
-    monkeypatch.setattr(measuring, "instrument", measuring.instrument.__wrapped__)
+    monkeypatch.setattr(measures, "NUMBERS", measures.NUMBERS + 1)
+    monkeypatch.setattr(measures, "instrument", measures.instrument.__wrapped__)
     assert guest.tried(guest.edited())[1:] == (N_DRAWS, N_CASES)
     assert guest.tried(guest.edited())[1:] == (0, 0)
 
@@ -157,8 +157,8 @@ def test_a_function_without_a_source_is_never_taken_for_another(tmp_path):
             return {"effect": value}
 
         measure.__module__, measure.__qualname__ = "a_prompt", "measure"
-        measuring._digest_of.cache_clear()  # as in another process
-        (found,) = do(OfDraw(measure, 0, (Call(measure, version=1),)), store=tmp_path).values()
+        functions._digest_of.cache_clear()  # as in another process
+        (found,) = do(DrawWork(measure, 0, calls=(Call(measure, version=1),)), store=tmp_path).values()
         return float(found["effect"])
 
     assert [taken(1.0), taken(2.0)] == [1.0, 2.0]
@@ -166,7 +166,7 @@ def test_a_function_without_a_source_is_never_taken_for_another(tmp_path):
 
 PRINTED = """
 from mnemoscope.analyses.evaluation import evaluate
-from mnemoscope.claims.measuring import Call, instrument
+from mnemoscope.claims.measures import Call, instrument
 assert evaluate.__code__.co_firstlineno > N
 print(instrument(), Call(evaluate, version=1).key)
 """
@@ -188,4 +188,4 @@ def test_a_comment_in_an_analysis_changes_no_key(tmp_path):
     )  # fmt: skip
     measure: Any = evaluate
     key = Call(measure, version=1).key
-    assert found.stdout.strip() == f"{measuring.instrument()} {key}"
+    assert found.stdout.strip() == f"{measures.instrument()} {key}"

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mnemoscope.claims.operating import operating_characteristics
+from mnemoscope.claims.judge import operating_characteristics
 from mnemoscope.core.errors import InputError
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from mnemoscope.claims import recorded_verdicts
 from mnemoscope.claims.claim import CLAIMS
-from mnemoscope.claims.registered import package_of
+from mnemoscope.claims.registration import package_of
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 

@@ -7,8 +7,17 @@ from itertools import pairwise
 import pytest
 
 from mnemoscope.claims.claim import CLAIMS
-from mnemoscope.claims.registered import FILE, package_of, register, registered, standing, superseded
-from mnemoscope.claims.registration import differences, expected_seeds, registration
+from mnemoscope.claims.registration import (
+    FILE,
+    differences,
+    package_of,
+    register,
+    registered,
+    registration,
+    standing,
+    superseded,
+)
+from mnemoscope.claims.replicates import expected_seeds
 from mnemoscope.claims.verdict import Superseded
 from mnemoscope.core.errors import InputError
 
@@ -57,7 +66,7 @@ def test_a_superseded_registration_keeps_its_verdict(tmp_path, monkeypatch):
     entries = registered(tmp_path)["T14"]["superseded"]
     assert [entry.get("verdict") for entry in entries] == [KEPT, None]
     assert entries[0]["registration"]["criteria"][0]["margin"] == 0.0
-    monkeypatch.setattr("mnemoscope.claims.registered.package_of", lambda claim: tmp_path)
+    monkeypatch.setattr("mnemoscope.claims.registration.package_of", lambda claim: tmp_path)
     assert superseded(third) == (Superseded(reason="a slip", **KEPT), Superseded(reason="another"))
     assert standing(third, expected_seeds(third)).departures == ()
 

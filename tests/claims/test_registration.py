@@ -6,16 +6,10 @@ from functools import partial
 
 import pytest
 
-from mnemoscope.claims.claim import CLAIMS, Control, Gate
-from mnemoscope.claims.registration import (
-    _source,
-    code_moved,
-    differences,
-    expected_seeds,
-    function_digest,
-    registration,
-    that_count,
-)
+from mnemoscope.claims.claim import CLAIMS, Control, Gate, table
+from mnemoscope.claims.functions import _source, function_digest, name_of
+from mnemoscope.claims.registration import code_moved, differences, registration
+from mnemoscope.claims.replicates import counting_seeds, expected_seeds
 from mnemoscope.core.presets import Configuration
 from mnemoscope.models.subjects import Subject
 from tests.claims.trials import make_claim
@@ -174,7 +168,13 @@ SOURCES = {
 
 def test_bounds_are_about_the_runs_behind_the_verdicts_and_runs_of_ones_own_count():
     """Of v3 seeds 16 to 31, 64 to 79 and 80 to 99 are planned with the quick recipe, 16 to 47 and 64 on published."""
-    assert that_count(CLAIMS.get("T12"), [0, 16, 64, 85, 200]) == [0, 85, 200]
-    assert that_count(CLAIMS.get("T14"), [0, 20, 70, 200]) == [0, 20, 200]
+    assert counting_seeds(CLAIMS.get("T12"), [0, 16, 64, 85, 200]) == [0, 85, 200]
+    assert counting_seeds(CLAIMS.get("T14"), [0, 20, 70, 200]) == [0, 20, 200]
     unplanned = replace(CLAIMS.get("T12"), system="", rivals=())
-    assert that_count(unplanned, [0, 16, 85]) == [85]
+    assert counting_seeds(unplanned, [0, 16, 85]) == [85]
+
+
+def test_functions_that_moved_keep_their_names_in_registrations_and_stores():
+    plant = table("x", {"unit": {"effect": 1.0}})(kind="positive").plant
+    assert plant is not None
+    assert name_of(plant) == "mnemoscope.judging.parts._table[{'unit': {'effect': 1.0}}]"

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from mnemoscope.claims import measuring
-from mnemoscope.claims.measuring import Call, OfDraw, do
-from mnemoscope.claims.store import clean, incomplete, kept_in
+from mnemoscope.claims import measures
+from mnemoscope.claims.measures import Call, DrawWork, clean, do, incomplete, stored_files
 from mnemoscope.cli import main
 from mnemoscope.core.errors import InputError
 
@@ -26,8 +25,8 @@ def met(draw: int, **factors) -> dict[str, float]:
     return {"effect": float(draw)}
 
 
-def piece(draw: int, measure=doubled, **factors) -> OfDraw:
-    return OfDraw(measure, draw, (Call(measure, tuple(factors.items())),))
+def piece(draw: int, measure=doubled, **factors) -> DrawWork:
+    return DrawWork(measure, draw, calls=(Call(measure, tuple(factors.items())),))
 
 
 @pytest.fixture
@@ -49,11 +48,11 @@ def of_another_version(file):
 
 
 def test_a_store_says_what_it_holds(store):
-    kept = kept_in(store)
+    kept = stored_files(store)
     assert [(each.current, each.other, each.problem) for each in kept] == [(2, 0, ""), (1, 0, "")]
     assert all(each.name == piece(draw).name for draw, each in enumerate(kept))
     of_another_version(kept[0].path)
-    assert [(each.current, each.other) for each in kept_in(store)] == [(1, 1), (1, 0)]
+    assert [(each.current, each.other) for each in stored_files(store)] == [(1, 1), (1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -67,14 +66,14 @@ def test_a_store_says_what_it_holds(store):
 def test_what_is_damaged_is_found_and_removed_and_measured_again(store, capsys, text, problem):
     main(["store", "verify", str(store)])
     assert "2 files in" in capsys.readouterr().out
-    first = kept_in(store)[0].path
+    first = stored_files(store)[0].path
     whole = json.loads(first.read_text())
     first.write_text(text)
     with pytest.raises(SystemExit) as ended:
         main(["store", "verify", str(store)])
     assert ended.value.code == 2
     assert "1 of 2 files in" in capsys.readouterr().err
-    assert problem in kept_in(store)[0].problem
+    assert problem in stored_files(store)[0].problem
     main(["store", "clean", str(store)])
     assert not first.exists()
     assert "1 file removed or shortened" in capsys.readouterr().out
@@ -89,16 +88,16 @@ def test_only_what_nobody_writes_any_more_is_incomplete(store):
     assert incomplete(store) == []
     os.utime(left, (0, 0))
     assert incomplete(store) == [left]
-    assert len(kept_in(store)) == 2
-    assert clean(kept_in(store), store) == [left]
+    assert len(stored_files(store)) == 2
+    assert clean(stored_files(store), store) == [left]
     assert not left.exists()
 
 
 def test_results_of_other_versions_go_only_when_asked(store):
-    first, second = (each.path for each in kept_in(store))
+    first, second = (each.path for each in stored_files(store))
     gone = [of_another_version(file) for file in (first, second)]
-    assert clean(kept_in(store), store) == []
-    assert clean(kept_in(store), store, others=True) == [first, second]
+    assert clean(stored_files(store), store) == []
+    assert clean(stored_files(store), store, others=True) == [first, second]
     assert gone[0] not in json.loads(first.read_text())
     assert not second.exists(), "nothing was left in it"
 
@@ -114,7 +113,7 @@ def test_the_list_counts_by_directory(store, capsys):
 
 @pytest.mark.parametrize("text", ["[]", '{"label": "v3-quick"}', '{"key": {"mean": 1}}'])
 def test_nothing_is_removed_from_what_may_be_no_store(store, capsys, text):
-    broken, other = kept_in(store)[0].path, store / "run.json"
+    broken, other = stored_files(store)[0].path, store / "run.json"
     broken.write_text("{")
     other.write_text(text)
     with pytest.raises(SystemExit) as ended:
@@ -127,9 +126,9 @@ def test_nothing_is_removed_from_what_may_be_no_store(store, capsys, text):
 
 def test_what_is_no_store_is_refused(tmp_path):
     with pytest.raises(InputError, match="is no directory; a store is OUT/measured of `claims run`"):
-        kept_in(tmp_path / "nowhere")
+        stored_files(tmp_path / "nowhere")
     with pytest.raises(InputError, match="holds no measurements"):
-        kept_in(tmp_path)
+        stored_files(tmp_path)
 
 
 def test_two_that_measure_the_same_at_once_leave_a_whole_file_with_what_both_measured(tmp_path):
@@ -139,11 +138,13 @@ def test_two_that_measure_the_same_at_once_leave_a_whole_file_with_what_both_mea
         thread.start()
     for thread in threads:
         thread.join()
-    (kept,) = kept_in(tmp_path)
+    (kept,) = stored_files(tmp_path)
     assert not kept.problem
     assert kept.current >= 1
     everything = replace(pieces[0], calls=(*pieces[0].calls, *pieces[1].calls))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "_taken", lambda piece, calls: iter([(call, {"effect": 3.0}) for call in calls]))
+        patch.setattr(
+            measures, "_measure_calls", lambda piece, calls: iter([(call, {"effect": 3.0}) for call in calls])
+        )
         assert [found["effect"] for found in do(everything, store=tmp_path).values()] == [3.0, 3.0]
     assert not list(tmp_path.rglob(".*"))

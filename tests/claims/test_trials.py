@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.claims import measuring
-from mnemoscope.claims.admission import find_bench
+from mnemoscope.claims import functions, measures
 from mnemoscope.claims.claim import Claim, Control, Criterion, Gate
-from mnemoscope.claims.measuring import name_of
-from mnemoscope.claims.registered import register
+from mnemoscope.claims.functions import name_of
+from mnemoscope.claims.registration import register
+from mnemoscope.claims.replicates import admit
 from mnemoscope.claims.trials import questions_about, run_trials, under
 from mnemoscope.claims.verdict import Superseded
 from mnemoscope.core.errors import InputError
@@ -156,10 +156,10 @@ def test_seeds_before_the_first_and_after_the_last_do_not_count(runs, tmp_path):
 
 
 def test_seeds_that_do_not_count_are_listed_with_the_reason(runs):
-    bench = find_bench(runs, [claim := make(first_seed=2, last_seed=14)])
-    assert bench.seeds(claim) == list(range(2, 15))
-    assert bench.left_out(claim) == []
-    assert bench.set_aside(claim) == (
+    admitted = admit(runs, [claim := make(first_seed=2, last_seed=14)])
+    assert admitted.seeds(claim) == list(range(2, 15))
+    assert admitted.left_out(claim) == []
+    assert admitted.set_aside(claim) == (
         "narrow, seeds 0, 1: looked at before the criteria were fixed",
         "narrow, seeds 15–17: trained after the verdict",
     )
@@ -299,7 +299,7 @@ def test_under_another_recipe_a_claim_stands_alone_or_means_nothing(tmp_path):
 
 
 def test_a_ruling_says_how_the_claim_was_asked_before(tmp_path, monkeypatch):
-    monkeypatch.setattr("mnemoscope.claims.registered.package_of", lambda claim: tmp_path)
+    monkeypatch.setattr("mnemoscope.claims.registration.package_of", lambda claim: tmp_path)
     register([make(margin=0.4)], tmp_path)
     register([make()], tmp_path, reason="too mild")
     ruling = only(run_trials([make()], []))
@@ -367,7 +367,7 @@ def test_what_was_measured_is_found_again_until_model_or_code_changes(runs, tmp_
     assert n_calls(claim) == 1
     fake_run(tmp_path, D4, 6, 1.0, steps=(2,))
     assert n_calls(claim) == 1
-    monkeypatch.setattr(measuring, "instrument", lambda: "changed")
+    monkeypatch.setattr(measures, "instrument", lambda: "changed")
     assert n_calls(claim) == 18
 
 
@@ -390,9 +390,9 @@ def test_each_step_is_found_again_until_its_own_checkpoint_changes(runs, n_calls
 
 
 def test_another_version_of_torch_measures_anew(monkeypatch):
-    before = measuring.instrument()
-    monkeypatch.setattr(measuring, "version", lambda name: f"{name} of tomorrow")
-    assert measuring.instrument.__wrapped__() != before
+    before = measures.instrument()
+    monkeypatch.setattr(measures, "version", lambda name: f"{name} of tomorrow")
+    assert measures.instrument.__wrapped__() != before
 
 
 def adding(amount: float):
@@ -454,7 +454,7 @@ def by_prompt(subject: Subject) -> dict[str, np.ndarray]:
 
 def test_the_name_of_a_bound_function_is_the_same_in_every_process():
     bound = partial(fake_run, Path("a"), unit=D4, other=bias_of)
-    name = measuring.name_of(bound)
+    name = functions.name_of(bound)
     assert "0x" not in name
     assert name.startswith(f"{__name__}.fake_run[")
     assert f"other={__name__}.bias_of" in name
@@ -465,20 +465,20 @@ def test_a_measure_of_a_script_has_the_same_name_in_a_worker(monkeypatch):
     names = []
     for module in ("__main__", "__mp_main__"):
         monkeypatch.setattr(parity, "__module__", module)
-        names.append(measuring.name_of(partial(fake_run, other=parity)))
+        names.append(functions.name_of(partial(fake_run, other=parity)))
     assert names == [f"{__name__}.fake_run[other=__main__.parity]"] * 2
 
 
 def test_functions_within_what_is_bound_are_named_digested_and_checked():
     """As those of `together`, and of a mapping of plants: else nothing that is kept would be found again."""
     bound = partial(fake_run, (partial(by_prompt), [bias_of]), unit={"one": parity})
-    name = measuring.name_of(bound)
+    name = functions.name_of(bound)
     assert "0x" not in name
     assert all(f"{__name__}.{each.__name__}" in name for each in (fake_run, by_prompt, bias_of, parity))
-    assert measuring.name_of(partial(fake_run, (partial(parity),))) != measuring.name_of(
+    assert functions.name_of(partial(fake_run, (partial(parity),))) != functions.name_of(
         partial(fake_run, (partial(bias_of),))
     )
-    inner = partial(fake_run, (partial(only), {"two": measuring.do}))
-    assert measuring.modules_of(inner) == {__name__, only.__module__, measuring.do.__module__}
+    inner = partial(fake_run, (partial(only), {"two": measures.do}))
+    assert functions.modules_of(inner) == {__name__, only.__module__, measures.do.__module__}
     with pytest.raises(InputError, match="must be a function that is defined at the top level"):
-        measuring.check_named("measure", partial(fake_run, ({"one": lambda: 0},)))
+        functions.check_named("measure", partial(fake_run, ({"one": lambda: 0},)))

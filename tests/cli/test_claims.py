@@ -114,7 +114,7 @@ def test_show_tells_all_that_is_fixed(capsys):
 
 
 def test_register_writes_beside_the_claims_once(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("mnemoscope.claims.registered.package_of", lambda claim: tmp_path)
+    monkeypatch.setattr("mnemoscope.claims.registration.package_of", lambda claim: tmp_path)
     main(["claims", "register", "T14"])
     assert "registered.json: T14" in "".join(capsys.readouterr().out.splitlines())
     assert list(json.loads((tmp_path / "registered.json").read_text())) == ["T14"]
@@ -131,7 +131,7 @@ def test_register_writes_beside_the_claims_once(tmp_path, monkeypatch, capsys):
     assert "without a verdict" not in capsys.readouterr().out
     main(["claims", "show", "T14"])
     assert "MIXED (16 of 32, published recipe); superseded: a slip" in " ".join(capsys.readouterr().out.split())
-    monkeypatch.setattr("mnemoscope.claims.registered.package_of", lambda claim: None)
+    monkeypatch.setattr("mnemoscope.claims.registration.package_of", lambda claim: None)
     with pytest.raises(SystemExit):
         main(["claims", "register", "T14"])
     assert "claim T14 belongs to no package, where registered.json could lie" in capsys.readouterr().err
@@ -140,7 +140,7 @@ def test_register_writes_beside_the_claims_once(tmp_path, monkeypatch, capsys):
 def test_check_measures_the_controls_and_refuses_what_is_registered_otherwise(tmp_path, monkeypatch, capsys):
     main(["claims", "check", "T5", "--jobs", "1"])
     assert "as registered" in capsys.readouterr().out
-    monkeypatch.setattr("mnemoscope.claims.registered.package_of", lambda claim: tmp_path)
+    monkeypatch.setattr("mnemoscope.claims.registration.package_of", lambda claim: tmp_path)
     main(["claims", "register", "T5"])
     content = json.loads((tmp_path / "registered.json").read_text())
     control = next(iter(content["T5"]["values"].values()))

@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.claims.claim import CLAIMS
-from mnemoscope.cli import claims, main
+from mnemoscope.cli import main, trials
 from mnemoscope.cli.command import commands, overview
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError
@@ -204,7 +204,7 @@ def test_no_jobs_are_one_per_core(tmp_path):
 
 @pytest.mark.slow
 def test_reproduce_ends_with_verdicts_over_the_zoo_and_over_the_new_runs(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(claims, "claims_called", lambda _: [CLAIMS.get(name) for name in ("T1", "T18")])
+    monkeypatch.setattr(trials, "claims_named", lambda _: [CLAIMS.get(name) for name in ("T1", "T18")])
     main(["reproduce", "tiny-recall", "--seeds", "0", "--out", "out"])
     out = capsys.readouterr().out
     assert "What was learned" in out
@@ -222,7 +222,7 @@ def test_reproduce_ends_with_verdicts_over_the_zoo_and_over_the_new_runs(tmp_pat
 
 @pytest.mark.thorough
 def test_reproduce_shows_the_first_seed_of_every_configuration_before_it_trains_the_others(capsys, monkeypatch):
-    monkeypatch.setattr(claims, "claims_called", lambda _: [])
+    monkeypatch.setattr(trials, "claims_named", lambda _: [])
     small = tuple((name, json.loads(value)) for name, _, value in (change.partition("=") for change in SMALL))
     system = SYSTEMS.get("tiny-recall")
     quick = tuple(replace(part, changes=small) for part in system.quick)
@@ -244,7 +244,7 @@ def test_reproduce_shows_the_first_seed_of_every_configuration_before_it_trains_
 
 
 def test_reproduce_shows_what_was_followed_of_every_seed_and_of_the_first_ones_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(claims, "claims_called", lambda _: [])
+    monkeypatch.setattr(trials, "claims_named", lambda _: [])
     small = {"task.n_subjects": 4, "task.n_relations": 3, "task.n_noise": 5, "task.length": 6}
     short = {"recipe.n_steps": 20, "recipe.warmup_steps": 5, "recipe.batch_size": 32, "recipe.metrics_every": 10}
     short["recipe.checkpoint_steps"] = (0, 10)

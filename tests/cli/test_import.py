@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from mnemoscope.claims import measuring
+from mnemoscope.claims import functions, measures
 from mnemoscope.cli import main
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
@@ -93,10 +93,10 @@ def test_an_edited_guest_is_measured_again(tmp_path, monkeypatch):
         """By a process that begins with this source."""
         file.write_text(f"def measure(draw):\n    return {{'value': {value}.0 + draw}}\n")
         sys.modules.pop("edited_guest", None)
-        measuring._digest_of.cache_clear()
-        call = measuring.Call(guests.invite(str(file)).measure)
-        work = measuring.OfDraw(call.measure, 1, (call,))
-        (found,) = measuring.do(work, store=tmp_path / "measured").values()
+        functions._digest_of.cache_clear()
+        call = measures.Call(guests.invite(str(file)).measure)
+        work = measures.DrawWork(call.measure, 1, calls=(call,))
+        (found,) = measures.do(work, store=tmp_path / "measured").values()
         return found["value"]
 
     try:

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mnemoscope.claims.admission import find_bench
 from mnemoscope.claims.claim import CLAIMS
+from mnemoscope.claims.replicates import admit
 from mnemoscope.cli import provenance
 from mnemoscope.cli.provenance import pieces, place_of, place_of_claim
 from mnemoscope.models.run import open_run
@@ -45,15 +45,15 @@ def test_runs_are_linked_where_they_lie_and_the_zoo_is_named(trained_once, tmp_p
     claim = CLAIMS.get(OF_RUNS)
     unit = next(iter(claim.units.values()))
     runs = [open_run(path) for path in shipped(f"zoo:{unit.spec(0).label}")]
-    text = " ".join(pieces(ruling_of(claim), find_bench(runs, [claim]), ["--zoo"], tmp_path))
+    text = " ".join(pieces(ruling_of(claim), admit(runs, [claim]), ["--zoo"], tmp_path))
     assert f"<code>zoo:{unit.spec(0).label}</code>" in text
     assert 'href="../' not in text.partition("The runs")[2].partition("What was measured")[0]
     (tmp_path / "runs").mkdir()
     for run in runs:
         (tmp_path / f"runs/seed-{run.spec.seed}").symlink_to(run.path)
-    bench = find_bench([open_run(path) for path in (tmp_path / "runs").iterdir()], [claim])
-    text = " ".join(pieces(ruling_of(claim), bench, [], tmp_path / "verdicts"))
-    seed = bench.seeds(claim)[0]
+    admitted = admit([open_run(path) for path in (tmp_path / "runs").iterdir()], [claim])
+    text = " ".join(pieces(ruling_of(claim), admitted, [], tmp_path / "verdicts"))
+    seed = admitted.seeds(claim)[0]
     assert f'<a href="../runs/seed-{seed}">{seed}</a>' in text
 
 
@@ -63,11 +63,11 @@ def test_code_is_linked_where_the_package_says_where_it_is(label, tmp_path, monk
     monkeypatch.setattr(provenance.metadata, "metadata", lambda name: SimpleNamespace(get_all=lambda key: entries))
     monkeypatch.chdir(tmp_path)
     claim = CLAIMS.get(OF_RUNS)
-    text = " ".join(pieces(ruling_of(claim), find_bench([], [claim]), [], tmp_path))
+    text = " ".join(pieces(ruling_of(claim), admit([], [claim]), [], tmp_path))
     assert re.search(r"The claim: .*mnemoscope\.systems\.tiny_recall\.claims\.\w+, line \d+", text)
     linked = "https://code.example/mnemoscope/blob/HEAD/src/mnemoscope/systems/tiny_recall/claims/" in text
     assert linked == (label == "Source")
     monkeypatch.chdir(Path(__file__).parents[2])
-    text = " ".join(pieces(ruling_of(claim), find_bench([], [claim]), [], Path("reports")))
+    text = " ".join(pieces(ruling_of(claim), admit([], [claim]), [], Path("reports")))
     if label != "Source":
         assert 'href="../src/mnemoscope/systems/tiny_recall/claims/' in text

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.claims.claim import CLAIMS
-from mnemoscope.cli import claims, main
+from mnemoscope.cli import main, trials
 from mnemoscope.core.presets import SYSTEMS, System, TrainingSet
 from mnemoscope.models import zoo
 from mnemoscope.models.run import find_runs
@@ -212,7 +212,7 @@ def test_reproduce_follows_reports_and_asks_the_claims_of_the_text(place, monkey
     part = TrainingSet(recipe="quick", presets=("birth-fixed",), seeds=(100,), changes=tuple(SMALL.items()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SYSTEMS._items, "birth", System(summary="one small run", quick=(part,), full=()))
-        patch.setattr(claims, "claims_called", lambda _: [CLAIMS.get("B1")])
+        patch.setattr(trials, "claims_named", lambda _: [CLAIMS.get("B1")])
         main(["reproduce", "birth", "--corpus", "text.txt", "--jobs", "1"])
     out = capsys.readouterr().out
     assert "What was learned" in out

@@ -4,10 +4,11 @@ import re
 import shlex
 from pathlib import Path
 
+import mnemoscope.claims.testing.verdicts
 import plotly.graph_objects as go
 import pytest
 
-import mnemoscope.claims.testing.verdicts  # noqa: F401 (pytester forgets what its sessions import)
+import mnemoscope.claims.testing.cases  # noqa: F401 (pytester forgets what its sessions import)
 from mnemoscope.cli.command import commands, split_command
 from mnemoscope.cli.parse import parse
 from mnemoscope.systems.tiny_recall.constructed import dissociated

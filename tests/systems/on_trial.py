@@ -9,7 +9,7 @@ import xarray as xr
 from mnemoscope.claims.claim import Claim
 from mnemoscope.claims.evidence import Evidence
 from mnemoscope.claims.judge import judge, misbehaviour
-from mnemoscope.claims.measuring import Call, OfPlant
+from mnemoscope.claims.measures import Call, ControlWork
 from mnemoscope.models.subjects import Subject
 
 
@@ -21,7 +21,7 @@ def _planted(plant, case):
 @lru_cache(maxsize=64)
 def taken(plant, case, compare, call):
     """What a call says of one case of a plant."""
-    return OfPlant(plant, case, compare, ()).take(call, _planted(plant, case))
+    return ControlWork(plant, case, compare).take(call, _planted(plant, case))
 
 
 def controls_of(claim: Claim, *, most: int = 1, **factors) -> dict[str, xr.Dataset]:

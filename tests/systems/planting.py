@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from mnemoscope.claims.measuring import Call
+from mnemoscope.claims.measures import Call
 from tests.systems.on_trial import taken, trouble, verdict
 
 _FOUND = {}

@@ -7,8 +7,9 @@ from functools import partial
 import pytest
 
 from mnemoscope.claims.claim import CLAIMS, MIN_HEADLINE, Claim
-from mnemoscope.claims.measuring import Call, name_of
-from mnemoscope.claims.registration import expected_seeds
+from mnemoscope.claims.functions import name_of
+from mnemoscope.claims.measures import Call
+from mnemoscope.claims.replicates import expected_seeds
 from mnemoscope.claims.trials import under
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.specification import RunSpec

@@ -2,10 +2,9 @@
 
 import pytest
 
-from mnemoscope.claims.behaviour import ELSEWHERE, HERE, behaviour, machine
 from mnemoscope.claims.claim import CLAIMS
-from mnemoscope.claims.registered import package_of, registered, standing
-from mnemoscope.claims.registration import expected_seeds
+from mnemoscope.claims.registration import ELSEWHERE, HERE, behaviour, machine, package_of, registered, standing
+from mnemoscope.claims.replicates import expected_seeds
 
 QUICK = ("B6", "B7", "B9", "B13", "F1", "F4", "M1", "M2", "M4", "N1", "R1", "T5", "T18", "T24")
 """Claims whose controls take less than a third of a second."""

@@ -10,8 +10,9 @@ test the instrument.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -27,6 +28,7 @@ from mnemoscope.models.subjects import Subject
 
 Quantifier = Literal["most", "every", "exists", "mean", "equivalence"]
 Direction = Literal["above", "below", "within"]
+Outcome = Literal["SUPPORTED", "REFUTED", "MIXED", "INCONCLUSIVE", "NOT_APPLICABLE"]
 Prompts = Literal["own", "shared", "enumerated"]
 """Drawn for each replicate; drawn once for all; all that there are."""
 
@@ -306,7 +308,7 @@ class Claim:
         """
         shared = {name: getattr(self, name) for name in _SHARED_WITH_RIVALS}
         if "measure" in changes:
-            shared["factors"] = {name: values for name, values in self.factors.items() if of_training(name)}
+            shared["factors"] = {name: values for name, values in self.factors.items() if is_training_factor(name)}
         own = {"id": f"{self.id}-{word}", "statement": statement, "source": f"rival of {self.id}"}
         return Claim(**{**shared, **own, **changes})
 
@@ -334,9 +336,41 @@ _SHARED_WITH_RIVALS = (
 )  # fmt: skip
 
 
-def of_training(factor: str) -> bool:
+def is_training_factor(factor: str) -> bool:
     """True if a factor changes what is trained, and not how it is measured."""
     return factor == "recipe" or "." in factor
 
 
 CLAIMS: Registry[Claim] = Registry("claim", "claims")
+
+
+Case = Callable[..., Control]
+"""A control whose kind is still open."""
+
+
+def most(name: str, direction: Direction, margin: float, unit: str) -> Criterion:
+    """In more than half of the replicates the effect `name` lies above or below the margin, or within it."""
+    return Criterion(name=name, quantifier="most", direction=direction, margin=margin, unit=unit)
+
+
+def case(name: str, plant: Callable[[int], Mapping[str, Subject] | Mapping[str, Measured]], *, n: int = 4) -> Case:
+    """A control with `n` planted cases."""
+    return partial(Control, name=name, plant=plant, n=n)
+
+
+def controls(**cases: Iterable[Case]) -> tuple[Control, ...]:
+    """Controls by kind: `positive` ones must meet the criteria of the claim, `negative` ones must not."""
+    return tuple(each(kind=kind) for kind, chosen in cases.items() for each in chosen)
+
+
+def table(name: str, measured: Mapping[str, Measured], *, n: int = 1) -> Case:
+    """A control of numbers in the place of models: by configuration (or `draw`) what was measured on it."""
+    return case(name, partial(_table, dict(measured)), n=n)
+
+
+def _table(measured: Mapping[str, Measured], number: int) -> Mapping[str, Measured]:
+    return measured
+
+
+for _function in (case, _table):  # their names in registrations and in stores
+    vars(_function)["STANDS_FOR"] = f"mnemoscope.judging.parts.{_function.__name__}"

@@ -20,13 +20,15 @@ the errors of single effects explain why they differ: alike models at the margin
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool
+from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from mnemoscope.claims.claim import MIN_REPLICATES, Claim, Control, Criterion
+from mnemoscope.claims.claim import MIN_REPLICATES, Claim, Control, Criterion, Quantifier
 from mnemoscope.claims.evidence import Effects, Evidence, Sample, named, prompt_mean
 from mnemoscope.claims.quantifiers import (
     LEVEL,
@@ -39,7 +41,7 @@ from mnemoscope.claims.quantifiers import (
     studentised,
 )
 from mnemoscope.claims.verdict import Outcome, PartResult, Verdict
-from mnemoscope.core.errors import InputError
+from mnemoscope.core.errors import InputError, in_range
 
 FAMILY_LEVEL = 0.025
 """Rate of one error or more among the headline claims of a system, in each direction."""
@@ -309,3 +311,46 @@ def _reason(trial: Trial, outcome: Outcome, p_support: float, p_refute: float) -
         powers = dict.fromkeys(part.power for part in trial.decisions if part.power)
         clauses += [f"of {what}, {power}" for power in powers]
     return "; ".join(clauses) + "."
+
+
+def operating_characteristics(
+    quantifier: Quantifier, shares: Sequence[float], n_replicates: Sequence[int], *, n_resamples: int = 999
+) -> xr.DataArray:
+    """Probability of each outcome by the share of replicates that clear the margin and by how many are judged.
+
+    `shares` are those in the population, 0 to 1; samples have at least 16 replicates, or InputError is raised.
+    `n_resamples` is for the bootstrap. Returns `share n_replicates outcome`; rows add to 1.
+    """
+    for share in shares:
+        in_range("share", share, 0, 1)
+    for n in n_replicates:
+        if n < MIN_REPLICATES:
+            raise InputError(f"n_replicates must be at least {MIN_REPLICATES}; got {n}")
+    outcomes = list(get_args(Outcome))
+    table = np.zeros((len(shares), len(n_replicates), len(outcomes)))
+    for j, n in enumerate(n_replicates):
+        weights = stats.binom.pmf(np.arange(n + 1), n, np.asarray(shares, dtype=float)[:, None])
+        for n_clear in range(n + 1):
+            outcome = _judged(quantifier, n_clear, n, n_resamples)
+            table[:, j, outcomes.index(outcome)] += weights[:, n_clear]
+    return xr.DataArray(
+        table,
+        dims=("share", "n_replicates", "outcome"),
+        coords={"share": list(shares), "n_replicates": list(n_replicates), "outcome": outcomes},
+        name="probability",
+        attrs={"quantifier": quantifier, "unit": "probability"},
+    )
+
+
+def _judged(quantifier: Quantifier, n_clear: int, n: int, n_resamples: int) -> Outcome:
+    claim = Claim(
+        id=quantifier,
+        statement=f"planted: {n_clear} of {n}",
+        source="operating characteristics",
+        quantifier=quantifier,
+        margin=1.0,
+        direction="within" if quantifier == "equivalence" else "above",
+    )
+    clears, fails = (0.0, 2.0) if quantifier == "equivalence" else (2.0, 0.0)
+    effects = xr.DataArray(np.where(np.arange(n) < n_clear, clears, fails), coords={"seed": np.arange(n)})
+    return judge(claim, Evidence(effects=effects, prompts="enumerated"), n_resamples=n_resamples).outcome

@@ -229,14 +229,14 @@ def mean(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """The mean clears the margin."""
     above, below = over_replicates.p_above(part.margin), over_replicates.p_below(part.margin)
     support, refute = (above, below) if part.direction == "above" else (below, above)
-    return _of_mean(sample, part, over_replicates, support, refute)
+    return _decide_mean(sample, part, over_replicates, support, refute)
 
 
 def equivalence(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """The mean lies within the margin on either side of 0."""
     support = max(over_replicates.p_above(-part.margin), over_replicates.p_below(part.margin))
     refute = min(1.0, 2 * min(over_replicates.p_above(part.margin), over_replicates.p_below(-part.margin)))
-    return _of_mean(sample, part, over_replicates, support, refute)
+    return _decide_mean(sample, part, over_replicates, support, refute)
 
 
 def jointly(samples: Sequence[Sample], parts: Sequence[Criterion]) -> Decision | None:
@@ -336,7 +336,7 @@ def _prompts_undecided(slack: Float[np.ndarray, " replicate"], shared_prompt_err
     )
 
 
-def _of_mean(sample: Sample, part: Criterion, over: Average, support: float, refute: float) -> Decision:
+def _decide_mean(sample: Sample, part: Criterion, over: Average, support: float, refute: float) -> Decision:
     """The p that a mean gives; none while replicates are left out, whose effects could be anything."""
     if sample.n_left_out:
         support = refute = 1.0

@@ -1,36 +1,65 @@
-"""The record of what was fixed about a claim before its first run, as plain data, and its differences from today.
+"""Registrations: what was fixed about a claim before its first run, kept in `registered.json` beside the claim.
 
 A registration holds all that decides a verdict: criteria, gate, controls, units with their full configurations, seeds,
-prompts, factors, rivals, and the version of the measure, which is written by hand. What the measure gave on the claim's
-controls stands beside it once the claim is registered (`claims.behaviour`).
+prompts, factors, rivals, and the version of the measure, which is written by hand. Digests of code are information:
+code that moved and gives the same numbers leaves a claim as it was registered. Registrations from before versions were
+counted have none; there the digests decide.
 
-Digests of code are kept as information: code that moved and gives the same numbers leaves a claim as it was registered.
-Registrations from before versions were counted have none; there the digests decide.
+Beside it stands what the measure gave on the first case of every control, with the machine that computed it: the
+effects that decide and the gate, to twelve digits, not as a digest, since a rounded number flips at the edge of its
+rounding. An array is kept as its size, how many of its numbers are finite, and their mean, smallest and largest.
 
-The digest of a function is of its syntax tree without docstrings, and of the functions and constants of its guest (or
-its module, where that belongs to no guest) that it names, and so on. Formatting, comments and the library do not change
-it, nor does the last bit of a number, in which processors differ.
+Two measurements agree if no number differs by more than a tolerance, relative where numbers are larger than 1. Measured
+anew on the machine of the registration, by the same numerical version of the library, it is 1e-9: the same operations
+give the same bits. Anywhere else, and for what may come from a store, it is 1e-5: models compute in float32, other
+processors add in another order, and a logit near 10 moves by 1e-6. Where two candidates are nearly alike, a measure
+that counts or takes the largest can differ by more on another machine. So other values of unmoved code elsewhere are
+reported, and are no departure.
+
+The file is committed with the claims. A registration that takes the place of another keeps it under `superseded`, with
+the reason and the verdict that it led to. *Does not show* that a registration is older than the runs (the history of
+the file does), nor what a measure gives where factors are varied, or on trained models.
 """
 
-import ast
-import hashlib
-import inspect
 import json
-import sys
-import textwrap
+import platform
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
-from types import FunctionType, ModuleType
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from mnemoscope.claims.claim import Claim
-from mnemoscope.core import guests
-from mnemoscope.core.presets import SYSTEMS, Configuration
+import numpy as np
+import torch
 
-LIBRARY = f"{__name__.partition('.')[0]}."
+from mnemoscope.claims.claim import GATE, Claim, Measured, Outcome
+from mnemoscope.claims.functions import configuration_digest, function_digest
+from mnemoscope.claims.measures import Call, Results, Work, control_work, measure_all, merge_work
+from mnemoscope.claims.replicates import average_questions, expected_seeds
+from mnemoscope.core import guests
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.version import NUMBERS
+from mnemoscope.models.files import write_atomically
+
+HERE, ELSEWHERE = 1e-9, 1e-5
+"""Tolerances for what was measured anew on the machine of the registration, and for all else."""
+
+
+Values = Mapping[str, Mapping[str, Sequence[float | str]]]
+"""Values by control and effect; a number that is not finite is a word, as JSON has none."""
+
+
+FILE = "registered.json"
+"""Registrations by the id of the claim."""
+
 
 VALUES = "values"
 """Entry of a registration on file: what the measure gave on the controls."""
+
+
 _APART = ("rivals", "version", "code", VALUES, "machine", "superseded")
 """Entries that are compared otherwise than by equality, or not at all."""
 
@@ -57,31 +86,6 @@ def registration(claim: Claim, seeds: Sequence[int] = ()) -> dict[str, Any]:
         "rivals": {rival.id: registration(rival) for rival in claim.rivals},
     }
     return json.loads(json.dumps(fixed, default=str))  # as it is read again
-
-
-def expected_seeds(claim: Claim) -> list[int]:
-    """The seeds on which the system of a claim judges it: those of the runs behind its verdicts that all units have."""
-    each = _planned(claim)
-    return sorted(filter(claim.counts, set.intersection(*each))) if each else []
-
-
-def that_count(claim: Claim, seeds: Iterable[int]) -> list[int]:
-    """The seeds that a claim is judged on: those that it counts and, if its system plans runs, all outside the plan."""
-    planned = set().union(*_planned(claim))
-    return sorted(seed for seed in seeds if claim.counts(seed) or (planned and seed not in planned))
-
-
-def _planned(claim: Claim) -> list[set[int]]:
-    """The seeds of the runs behind the verdicts of the claim's system, by unit; none without such a system."""
-    if not claim.units or claim.system not in SYSTEMS.names():
-        return []
-    judged = SYSTEMS.get(claim.system).judged
-    each = []
-    for unit in claim.units.values():
-        of = [part for part in judged if unit.preset in part.presets]
-        of = [part for part in of if (unit.recipe, unit.changes) == (part.recipe, part.changes)]
-        each.append({seed for part in of for seed in part.seeds})
-    return each
 
 
 def differences(now: Mapping[str, Any], then: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -135,99 +139,253 @@ def functions_of(claim: Claim) -> dict[str, Callable[..., Any]]:
     return {what: function for what, function in found.items() if function is not None}
 
 
-def function_digest(function: Callable[..., Any]) -> str:
-    """SHA-256, 16 digits, of what a function of a guest does, as the module says; bound arguments count."""
-    state = hashlib.sha256()
-    for text in _texts(function, set()):
-        state.update(text.encode() + b"\0")
-    return state.hexdigest()[:16]
-
-
-def _texts(value: Any, seen: set[str]) -> list[str]:
-    """The source of a value, and of all within its guest that it rests on."""
-    if isinstance(value, partial):
-        return _texts((value.func, value.args, value.keywords), seen)
-    if isinstance(value, Mapping):
-        return [text for pair in sorted(value.items(), key=repr) for text in _texts(pair, seen)]
-    if isinstance(value, tuple | list):
-        return [text for each in value for text in _texts(each, seen)]
-    if isinstance(value, float):
-        return [repr(_rounded(value))]
-    if not isinstance(value, FunctionType | type):
-        return [] if " at 0x" in (text := repr(value)) else [text]
-    name, home = f"{value.__module__}.{value.__qualname__}", _home(value)
-    if name in seen:
-        return []
-    seen.add(name)
-    if home.startswith(LIBRARY) and guests.owner(value.__module__) is None:
-        return [name]
-    source, words = _source(value)
-    names = vars(sys.modules[value.__module__])
-    texts = [name, source]
-    for used in (names[word] for word in words if word in names):
-        foreign = isinstance(used, FunctionType | type) and _home(used) != home
-        if not isinstance(used, ModuleType):
-            texts += [_called(used)] if foreign else _texts(used, seen)
-    return texts
-
-
-def _called(function: Callable[..., Any] | type) -> str:
-    """The name of something foreign; that of what it stands for, if it says so."""
-    return vars(function).get("STANDS_FOR", f"{function.__module__}.{function.__qualname__}")
-
-
-def _home(function: Callable[..., Any] | type) -> str:
-    """The guest that a function belongs to, or its module."""
-    return guests.owner(function.__module__) or function.__module__
-
-
-@cache
-def _source(function: Callable[..., Any] | type) -> tuple[str, tuple[str, ...]]:
-    """The syntax tree of a function or class without docstrings, and the names in it; nothing without a source."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError):
-        return "", ()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:]
-    return _outline(tree), tuple(sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}))
-
-
-def _outline(node: Any) -> str:
-    """A syntax tree as text, without what is empty: versions of Python differ in that."""
-    if isinstance(node, list):
-        return f"[{', '.join(map(_outline, node))}]"
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    fields = (f"{name}={_outline(value)}" for name, value in ast.iter_fields(node) if value not in (None, []))
-    return f"{type(node).__name__}({', '.join(fields)})"
-
-
-def configurations(value: Any) -> list[str]:
-    """The configurations bound to a function, as presets and recipes make them today, as digests."""
-    match value:
-        case Configuration():
-            return [_unit(value)["configuration"]]
-        case partial():
-            return configurations((value.args, value.keywords))
-        case Mapping():
-            return configurations(tuple(value.values()))
-        case tuple() | list():
-            return [digest for each in value for digest in configurations(each)]
-    return []
-
-
 def _unit(unit: Configuration) -> dict[str, Any]:
-    spec = {name: value for name, value in unit.spec(0).to_dict().items() if name != "seed"}
-    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
+    digest = configuration_digest(unit)
     return {"preset": unit.preset, "recipe": unit.recipe, "changes": dict(unit.changes), "configuration": digest}
-
-
-def _rounded(value: float) -> float:
-    """A number to nine significant digits; what is within 1e-12 of zero is zero."""
-    return 0.0 if abs(value) < 1e-12 else float(f"{value:.9g}")
 
 
 def _finite(value: float) -> float | None:
     return value if abs(value) < float("inf") else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Superseded:
+    """An earlier form of a claim under the same id, `n` replicates of which `share` met its criteria.
+
+    `reason` says why the claim is put otherwise now. The outcome is None where no verdict was kept, the recipe of the
+    models None for a claim about no model.
+    """
+
+    reason: str
+    outcome: Outcome | None = None
+    share: float | None = None
+    n: int = 0
+    recipe: str | None = None
+
+
+def machine() -> str:
+    """The parts of a machine that decide the last bits: processor, torch's instructions on it, torch, our numbers."""
+    model = platform.processor() or platform.machine()
+    if (cpuinfo := Path("/proc/cpuinfo")).is_file():
+        named = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE)
+        model = named[1] if named else model
+    return f"{model}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}, numbers {NUMBERS}"
+
+
+def behaviour(
+    claims: Iterable[Claim], *, jobs: int = 1, report: Callable[[Work], None] | None = None
+) -> dict[str, Values]:
+    """Measure the controls of claims and their rivals; values by id. `jobs` 0: one process per core.
+
+    The measures must be functions that their names identify.
+    """
+    each = (one for claim in claims for one in (claim, *claim.rivals))
+    asked = [(one, Call(one.measure)) for one in each if one.measure is not None]
+    work = [replace(cases[0], calls=(call,)) for one, call in asked for cases in control_work(one).values()]
+    return values_in(asked, measure_all(merge_work(work), jobs=jobs, store=None, report=report))
+
+
+def values_in(asked: Iterable[tuple[Claim, Call]], results: Results) -> dict[str, Values]:
+    """The values of claims and rivals, by id, among what was measured: those of the first case of every control."""
+    found: dict[str, Values] = {}
+    for claim, call in asked:
+        first = {name: results[cases[0].name][call.key] for name, cases in control_work(claim).items()}
+        if claim.of_language_models:
+            first = {name: average_questions(claim, case) for name, case in first.items()}
+        found[claim.id] = {name: numbers(claim, case) for name, case in first.items()}
+    return found
+
+
+def numbers(claim: Claim, measured: Measured) -> dict[str, list[float | str]]:
+    """The numbers to be kept of one case of a control."""
+    names = [*(part.name for part in claim.criteria), GATE]
+    return {name: list(map(_plain, _summary(measured[name]))) for name in names if name in measured}
+
+
+def _summary(value: Any) -> list[float]:
+    values = np.asarray(value, dtype=float)
+    if not values.ndim:
+        return [float(values)]
+    finite = values[np.isfinite(values)]
+    return [values.size, finite.size, *((finite.mean(), finite.min(), finite.max()) if finite.size else ())]
+
+
+def _plain(value: float) -> float | str:
+    return float(f"{value:.12g}") if np.isfinite(value) else str(float(value))
+
+
+def distance(now: Values, then: Values) -> float:
+    """The largest difference of two measurements; infinite where a number stands in one only."""
+    if {control: set(each) for control, each in now.items()} != {control: set(each) for control, each in then.items()}:
+        return np.inf
+    pairs = [(now[control][name], then[control][name]) for control in now for name in now[control]]
+    return max((_distance(np.array(a, dtype=float), np.array(b, dtype=float)) for a, b in pairs), default=0.0)
+
+
+def _distance(a: np.ndarray, b: np.ndarray) -> float:
+    if a.shape != b.shape or not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return np.inf
+    finite = np.isfinite(a)
+    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return np.inf
+    a, b = a[finite], b[finite]
+    return float((np.abs(a - b) / np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))).max(initial=0.0))
+
+
+def registered(directory: Path | None) -> dict[str, dict[str, Any]]:
+    """Registrations by id in the file of a directory; none where there is no file."""
+    if directory is None or not (file := directory / FILE).is_file():
+        return {}
+    try:
+        return json.loads(file.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read: {error}") from None
+
+
+def package_of(claim: Claim) -> Path | None:
+    """The directory of the guest that the measure of a claim belongs to; None where that is no package."""
+    function = claim.measure
+    while isinstance(function, partial):
+        function = function.func
+    owner = None if function is None else guests.owner(function.__module__)
+    return None if owner is None else guests.directory(owner)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A claim compared with its registration.
+
+    `departures` are None for a claim that is not registered. Moved code is no departure, nor are other values where
+    code has not moved and another machine may have given them. `code` says in words which code changed since, or values
+    on another machine; it is empty without changes. `off` is the largest difference between values now and then, if
+    they were compared.
+    """
+
+    departures: tuple[str, ...] | None = None
+    code: str = ""
+    off: float | None = None
+
+
+def standing(
+    claim: Claim, seeds: Sequence[int], values: Mapping[str, Values] = MappingProxyType({}), *, anew: bool = False
+) -> Standing:
+    """Compare a claim that is judged on these seeds with its registration.
+
+    `values` are those of the measures on the controls of the claim and its rivals, by id; without them they are not
+    compared. They are `anew` if they were measured just now, on this machine.
+    """
+    then = registered(package_of(claim)).get(claim.id)
+    if then is None:
+        return Standing()
+    now, off, code = registration(claim, seeds), _distances(claim, values, then), ""
+    here, unlike = anew and _is_here(then), _unlike(off, then, anew=anew)
+    if moved := code_moved(now, then):
+        found = ("differ" if unlike else "equal") if off else "not checked here"
+        code = f"code moved since registration ({', '.join(moved)}); values {found}"
+    elif unlike and not here:
+        code = f"values differ by {max(off.values()):.1g} with the same code, as other machines may"
+    departures = tuple(differences(now, then) or (unlike if moved or here else ()))
+    return Standing(departures=departures, code=code, off=max(off.values()) if off else None)
+
+
+def _distances(claim: Claim, values: Mapping[str, Values], then: Mapping[str, Any]) -> dict[str, float]:
+    """The differences of values from those that are registered: `values`, those of rivals after the rival's id."""
+    kept = {claim.id: then, **then["rivals"]}
+    found = {id: distance(values[id], kept[id][VALUES]) for id in kept if id in values and VALUES in kept[id]}
+    return {"values" if id == claim.id else f"{id}: values": by for id, by in found.items()}
+
+
+def _is_here(then: Mapping[str, Any]) -> bool:
+    """True if this is the machine that computed the values of a registration."""
+    return then.get("machine") == machine()
+
+
+def _unlike(off: Mapping[str, float], then: Mapping[str, Any], *, anew: bool) -> list[str]:
+    """The values that are not as registered."""
+    tolerance = HERE if anew and _is_here(then) else ELSEWHERE
+    return [name for name, by in off.items() if by > tolerance]
+
+
+def registered_versions(claim: Claim) -> dict[str, int]:
+    """The claim and its rivals, by id, whose version is that of their registration."""
+    then = registered(package_of(claim)).get(claim.id, {"rivals": {}})
+    kept = {claim.id: then, **then["rivals"]}
+    return {one.id: one.version for one in (claim, *claim.rivals)
+            if kept.get(one.id, {}).get("version") == one.version}  # fmt: skip
+
+
+def superseded(claim: Claim) -> tuple[Superseded, ...]:
+    """Earlier forms of a claim, the oldest first."""
+    entries = registered(package_of(claim)).get(claim.id, {}).get("superseded", [])
+    return tuple(Superseded(reason=entry["reason"], **entry.get("verdict", {})) for entry in entries)
+
+
+def register(
+    claims: Sequence[Claim],
+    directory: Path,
+    *,
+    reason: str | None = None,
+    verdicts: Sequence[Mapping[str, Any]] = (),
+) -> list[str]:
+    """Add registrations to the file of a directory, that of the guest's package; return the ids of entries that
+    changed.
+
+    Each claim is judged on the seeds of its system. The directory is that of the guest's package.
+
+    A registration that differs, in what decides or in its values, is superseded only with a `reason`. Where values are
+    as registered, digests of code that moved are written anew. `verdicts` are records of earlier trials. A superseded
+    form, now or before, keeps the verdict of the trial in which just that was fixed. A record that does not say what
+    was fixed counts for the last. Raises InputError where a claim is registered otherwise and there is no reason, or
+    the file cannot be read.
+    """
+    content, changed = registered(directory), []
+    by_id = {record["id"]: record for record in verdicts}
+    for claim in claims:
+        before = content.get(claim.id, {})
+        then = {name: entry for name, entry in before.items() if name != "superseded"}
+        earlier = [{**entry} for entry in before.get("superseded", [])]
+        now, different = _entry(claim, then, measured=reason is not None)
+        if different and reason is None:
+            raise InputError(
+                f"claim {claim.id} is registered otherwise ({', '.join(different)}); a claim that was changed is "
+                "another claim: give it another id, or say why with --supersede"
+            )
+        if different:
+            earlier.append({"reason": reason, "registration": then})
+        _add_verdict(earlier, by_id.get(claim.id))
+        content[claim.id] = {**now, **({"superseded": earlier} if earlier else {})}
+        if content[claim.id] != before:
+            changed.append(claim.id)
+    if changed:
+        write_atomically(directory / FILE, (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
+    return changed
+
+
+def _entry(claim: Claim, then: Mapping[str, Any], *, measured: bool) -> tuple[Mapping[str, Any], list[str]]:
+    """The registration of a claim with its values, and in what it differs from an earlier one, if that is not empty.
+
+    Values are measured unless nothing has changed, code neither; with a difference only where `measured` asks for it.
+    """
+    now = registration(claim, expected_seeds(claim))
+    different = differences(now, then) if then else []
+    if different and not measured:
+        return now, different
+    if VALUES in then and not different and not code_moved(now, then):
+        return then, []
+    values = behaviour([claim])
+    for id, entry in {claim.id: now, **now["rivals"]}.items():
+        entry[VALUES] = values.get(id, {})
+    different = different or (_unlike(_distances(claim, values, then), then, anew=True) if then else [])
+    return {**now, "machine": machine()}, different
+
+
+def _add_verdict(earlier: Sequence[dict[str, Any]], record: Mapping[str, Any] | None) -> None:
+    """Give the first superseded registration without a verdict that of a record, if just that was fixed in it."""
+    if record is None or not earlier:
+        return
+    fixed = record.get("fixed", earlier[-1]["registration"])
+    for entry in earlier:
+        if "verdict" not in entry and not differences(entry["registration"], fixed):
+            recipe = next((unit["recipe"] for unit in record["units"].values()), None)
+            entry["verdict"] = {**{name: record[name] for name in ("outcome", "share", "n")}, "recipe": recipe}
+            return

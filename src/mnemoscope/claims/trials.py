@@ -1,10 +1,8 @@
 """Claims put on trial over runs: questions, what has to be measured for them, evidence, and rulings.
 
-Replicates of a claim are the seeds of which every one of its configurations has a finished run (`admission`); of a
-claim about language models its questions to one model, or the models (`questions`). Beside
-the claim itself stand its rivals and its sensitivity table, which asks the same of other configurations, or measures
-otherwise, one factor at a time. The headline claims of a system are corrected for each other also where only some of
-them are on trial.
+Beside the claim itself stand its rivals and its sensitivity table, which asks the same of other configurations, or
+measures otherwise, one factor at a time. The headline claims of a system are corrected for each other also where only
+some of them are on trial.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,29 +14,21 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from mnemoscope.claims.admission import Bench, check_identity, find_bench
-from mnemoscope.claims.behaviour import values_in
-from mnemoscope.claims.claim import CLAIMS, GATE, MIN_REPLICATES, SOURCE, Claim, Measured, of_training
+from mnemoscope.claims.claim import CLAIMS, GATE, MIN_REPLICATES, SOURCE, Claim, Measured, is_training_factor
 from mnemoscope.claims.evidence import Evidence
+from mnemoscope.claims.functions import check_named, modules_of
 from mnemoscope.claims.judge import judge, judge_family
-from mnemoscope.claims.measuring import (
-    Call,
-    Factors,
-    OfDraw,
-    OfPlant,
-    OfRun,
-    Results,
-    Work,
-    check_named,
-    measure_all,
-    merged,
-    modules_of,
+from mnemoscope.claims.measures import Call, DrawWork, Results, RunWork, Work, control_work, measure_all, merge_work
+from mnemoscope.claims.registration import functions_of, registered_versions, standing, superseded, values_in
+from mnemoscope.claims.replicates import (
+    Admitted,
+    admit,
+    as_replicates,
+    average_questions,
+    language_models,
+    put_to_models,
 )
-from mnemoscope.claims.questions import as_replicates, language_models, of_model
-from mnemoscope.claims.questions import asked_of as asked_of_models
-from mnemoscope.claims.registered import registered_versions, standing, superseded
-from mnemoscope.claims.registration import functions_of
-from mnemoscope.claims.verdict import Cell, Ruling
+from mnemoscope.claims.verdict import Cell, Ruling, Verdict
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
@@ -54,20 +44,22 @@ Progress = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A claim under one choice of factors: the claim itself, a rival, or a cell of the sensitivity table."""
+    """A claim, a rival, or one of the two with a factor changed: a cell of the sensitivity table.
+
+    `version` is that of the measure, if the claim is registered with it.
+    """
 
     claim: Claim
-    factors: Factors = ()
     factor: str = ""
-    value: str = ""
+    value: Any = None
     version: int | None = None
-    """The version of the measure, if the claim is registered with it."""
 
     @property
     def call(self) -> Call:
         """The call that measures its effects."""
         assert self.claim.measure is not None
-        return Call(self.claim.measure, self.factors, version=self.version)
+        varies_measure = self.factor and not is_training_factor(self.factor)
+        return Call(self.claim.measure, ((self.factor, self.value),) if varies_measure else (), version=self.version)
 
 
 def run_trials(
@@ -109,50 +101,43 @@ def run_trials(
     """
     n_processes(jobs)
     asked_models = language_models(models, device, dtype)
-    if recipe is not None:
-        claims = [moved for claim in claims if (moved := asked_of(claim, recipe))]
-    for claim in claims:
-        if claim.measure is None:
-            raise InputError(f"claim {claim.id} has no measure, so nothing can be measured for it")
-        _check_functions(claim)
-        for module in modules_of(claim.measure):
-            guests.require(module)
-    as_registered = {claim.id: claim for claim in claims}
-    claims = [asked_of_models(claim, [model.source for model in asked_models]) for claim in claims]
-    asked = {claim.id: questions_about(claim, sensitivity) for claim in claims}
-    bench = find_bench(runs, [question.claim for questions in asked.values() for question in questions])
-    bench = replace(bench, models=asked_models)
-    check_identity(bench)
-    plans = {claim.id: plan(claim, asked[claim.id], bench, emergence=emergence) for claim in claims}
-    work = merged([piece for plan in plans.values() for piece in plan])
+    registered_form = [moved for claim in claims if (moved := under_recipe(claim, recipe))]
+    for claim in registered_form:
+        check_measurable(claim)
+    claims = [put_to_models(claim, asked_models) for claim in registered_form]
+    questions = {claim.id: questions_about(claim, sensitivity) for claim in claims}
+    admitted = admit(runs, [question.claim for asked in questions.values() for question in asked], asked_models)
+    admitted.check_identity()
+    plans = {claim.id: plan(questions[claim.id], admitted, emergence=emergence) for claim in claims}
+    work = merge_work([piece for pieces in plans.values() for piece in pieces])
     results = measure_all(work, jobs=jobs, store=store, report=_progress(plans, report))
-    rulings = _rulings(claims, asked, bench, results, emergence=emergence)
-    return [_beside_registration(as_registered[each.claim.id], each, bench, asked, results) for each in rulings]
+    evidence = {id: [collect_evidence(each, admitted, results) for each in asked] for id, asked in questions.items()}
+    verdicts = judge_systems([(claim, evidence[claim.id][0]) for claim in claims])
+    rulings = []
+    for claim, as_registered in zip(claims, registered_form, strict=True):
+        asked = questions[claim.id]
+        ruling = rule(asked, evidence[claim.id], verdicts[claim.id])
+        values = values_in([(each.claim, each.call) for each in asked if not each.factor], results)
+        found = standing(as_registered, admitted.seeds(claim) if claim.units else (), values)
+        rulings.append(
+            replace(
+                ruling,
+                emergence=follow_training(asked[0], admitted, results) if emergence else None,
+                set_aside=admitted.set_aside(claim),
+                superseded=superseded(claim),
+                departures=found.departures,
+                code=found.code,
+            )
+        )
+    return rulings
 
 
-def _beside_registration(
-    claim: Claim, ruling: Ruling, bench: Bench, asked: Mapping[str, Sequence[Question]], results: Results
-) -> Ruling:
-    """The ruling with what of the claim is not as it was registered."""
-    seeds = bench.seeds(claim) if claim.units else ()
-    values = values_in([(q.claim, q.call) for q in asked[claim.id] if not q.factor], results)
-    found = standing(claim, seeds, values)
-    return replace(ruling, departures=found.departures, code=found.code)
-
-
-def _check_functions(claim: Claim) -> None:
-    """Results are kept, and workers are sent functions, by name."""
-    for asked in (claim, *claim.rivals):
-        for what, function in functions_of(asked).items():
-            check_named(f"{what} of claim {asked.id}", function)
-
-
-def asked_of(claim: Claim, recipe: str) -> Claim | None:
+def under_recipe(claim: Claim, recipe: str | None) -> Claim | None:
     """The claim about models of a recipe; None if it means nothing there, as it does not vary the recipe itself.
 
     Under another recipe than its own it stands alone, and no headline hangs on it.
     """
-    if claim.recipe in ("", recipe):
+    if recipe is None or claim.recipe in ("", recipe):
         return claim
     if recipe not in claim.factors.get("recipe", ()):
         return None
@@ -167,78 +152,91 @@ def under(claim: Claim, field: str, value: Any) -> Claim:
     Controls that are made from its configurations, such as untrained models and planted trajectories, are made from the
     others, with their sizes and checkpoints.
     """
-    units = {name: unit.changed(field, value) for name, unit in claim.units.items()}
-    factors = {name: values for name, values in claim.factors.items() if name != field}
-    controls = tuple(replace(control, plant=_bound(control.plant, field, value)) for control in claim.controls)
-    rivals = tuple(under(rival, field, value) for rival in claim.rivals)
-    return replace(claim, units=units, factors=factors, controls=controls, rivals=rivals)
+    return replace(
+        claim,
+        units={name: unit.changed(field, value) for name, unit in claim.units.items()},
+        factors={name: values for name, values in claim.factors.items() if name != field},
+        controls=tuple(replace(control, plant=_changed(control.plant, field, value)) for control in claim.controls),
+        rivals=tuple(under(rival, field, value) for rival in claim.rivals),
+    )
 
 
-def _bound(given: Any, field: str, value: Any) -> Any:
+def _changed(given: Any, field: str, value: Any) -> Any:
     """The value that `partial` binds to a function, with every configuration in it changed."""
     match given:
         case Configuration():
             return given.changed(field, value)
         case partial():
-            words = {name: _bound(each, field, value) for name, each in given.keywords.items()}
-            return partial(given.func, *(_bound(each, field, value) for each in given.args), **words)
+            args, keywords = _changed((given.args, given.keywords), field, value)
+            return partial(given.func, *args, **keywords)
         case dict():
-            return {name: _bound(each, field, value) for name, each in given.items()}
+            return {name: _changed(each, field, value) for name, each in given.items()}
         case tuple():
-            return tuple(_bound(each, field, value) for each in given)
+            return tuple(_changed(each, field, value) for each in given)
     return given
 
 
+def check_measurable(claim: Claim) -> None:
+    """Refuse a claim without a measure, of a broken system, or with functions that their names do not identify.
+
+    Results are kept, and workers are sent functions, by name.
+    """
+    if claim.measure is None:
+        raise InputError(f"claim {claim.id} has no measure, so nothing can be measured for it")
+    for asked in (claim, *claim.rivals):
+        for what, function in functions_of(asked).items():
+            check_named(f"{what} of claim {asked.id}", function)
+    for module in modules_of(claim.measure):
+        guests.require(module)
+
+
 def questions_about(claim: Claim, sensitivity: bool) -> list[Question]:
-    """The claim, its rivals, and the cells of all of them."""
-    asked, versions = [claim, *claim.rivals], registered_versions(claim)
-    cells = [cell for one in asked for cell in _cells(one)] if sensitivity else []
-    questions = [*(Question(claim=one) for one in asked), *cells]
-    return [replace(each, version=versions.get(each.claim.id)) for each in questions]
+    """The claim, its rivals, and the cells of all of them, which stand alone, so that no headline hangs on them."""
+    asked, versions = (claim, *claim.rivals), registered_versions(claim)
+    questions = [Question(claim=one, version=versions.get(one.id)) for one in asked]
+    for one in asked if sensitivity else ():
+        alone = replace(one, n_replicates=MIN_REPLICATES, headline=False, rivals=(), factors={})
+        for factor, value in [(factor, value) for factor, values in one.factors.items() for value in values]:
+            changed = under(alone, factor, value) if is_training_factor(factor) else alone
+            questions.append(Question(claim=changed, factor=factor, value=value, version=versions.get(one.id)))
+    return questions
 
 
-def _cells(claim: Claim) -> list[Question]:
-    """The claim with one factor changed at a time; it stands alone, and no headline hangs on it."""
-    alone = replace(claim, n_replicates=MIN_REPLICATES, headline=False, rivals=(), factors={})
-    return [
-        Question(claim=under(alone, factor, value), factor=factor, value=str(value))
-        if of_training(factor)
-        else Question(claim=alone, factors=((factor, value),), factor=factor, value=str(value))
-        for factor, values in claim.factors.items()
-        for value in values
-    ]
+def plan(questions: Sequence[Question], admitted: Admitted, *, emergence: bool) -> list[Work]:
+    """All that is measured for one claim: of its models and controls, and of one seed along training."""
+    work: list[Work] = []
+    for question in questions:
+        replicates = [piece for units in _replicates(question.claim, admitted).values() for piece in units.values()]
+        models = admitted.models if question.claim.of_language_models else ()
+        controls = [piece for cases in control_work(question.claim).values() for piece in cases]
+        work += [replace(piece, calls=(question.call,)) for piece in (*models, *replicates, *controls)]
+    if emergence and (along := _developing(questions[0].claim, admitted)):
+        seed, steps = along
+        calls = tuple(replace(questions[0].call, step=step) for step in steps)
+        work += [replace(piece, calls=calls) for piece in _replicates(questions[0].claim, admitted)[seed].values()]
+    return work
 
 
-def developing(claim: Claim, bench: Bench) -> tuple[int, tuple[int, ...]] | None:
+def _replicates(claim: Claim, admitted: Admitted) -> dict[int, dict[str, Work]]:
+    """The work of every seed by configuration, or of every draw; none for a claim about language models."""
+    if claim.of_language_models:
+        return {}
+    seeds = admitted.seeds(claim)
+    if not claim.units:
+        assert claim.measure is not None
+        return {draw: {"draw": DrawWork(claim.measure, draw)} for draw in seeds}
+    return {seed: {name: RunWork(admitted.finished[unit][seed]) for name, unit in claim.units.items()}
+            for seed in seeds}  # fmt: skip
+
+
+def _developing(claim: Claim, admitted: Admitted) -> tuple[int, tuple[int, ...]] | None:
     """The first seed with checkpoints along training, and steps common to its runs: every other one of many."""
-    for seed in bench.seeds(claim) if claim.units and claim.develops else ():
-        steps = set.intersection(*(set(bench.finished[unit][seed].steps) for unit in claim.units.values()))
+    for seed in admitted.seeds(claim) if claim.units and claim.develops else ():
+        steps = set.intersection(*(set(admitted.finished[unit][seed].steps) for unit in claim.units.values()))
         if len(steps) > 2:
             every = 2 if len(steps) > MANY_STEPS else 1
             return seed, tuple(sorted(sorted(steps, reverse=True)[::every]))
     return None
-
-
-def plan(claim: Claim, questions: Sequence[Question], bench: Bench, *, emergence: bool) -> list[Work]:
-    """All that is measured for one claim."""
-    work: list[Work] = []
-    for question in questions:
-        asked, calls = question.claim, (question.call,)
-        if asked.of_language_models:
-            work += [replace(model, calls=calls) for model in bench.models]
-        for seed in () if asked.of_language_models else bench.seeds(asked):
-            if asked.units:
-                work += [OfRun(bench.finished[unit][seed], calls) for unit in asked.units.values()]
-            else:
-                work.append(OfDraw(question.call.measure, seed, calls))
-        for control in asked.controls:
-            if control.plant is not None:
-                work += [OfPlant(control.plant, case, asked.compare, calls) for case in range(control.n)]
-    if emergence and (along := developing(claim, bench)):
-        seed, steps = along
-        calls = tuple(replace(questions[0].call, step=step) for step in steps)
-        work += [OfRun(bench.finished[unit][seed], calls) for unit in claim.units.values()]
-    return work
 
 
 def _progress(
@@ -257,89 +255,31 @@ def _progress(
     return finished
 
 
-def _rulings(
-    claims: Sequence[Claim],
-    asked: Mapping[str, Sequence[Question]],
-    bench: Bench,
-    results: Results,
-    *,
-    emergence: bool,
-) -> list[Ruling]:
-    evidence = {id: [_evidence(question, bench, results) for question in qs] for id, qs in asked.items()}
-    verdicts = {}
-    for system in dict.fromkeys(claim.system for claim in claims):
-        of_system = [claim for claim in claims if claim.system == system]
-        cases = [(claim, evidence[claim.id][0]) for claim in of_system]
-        verdicts |= judge_family([*cases, *_absent(system, of_system)])
-    rulings = []
-    for claim in claims:
-        others = list(zip(asked[claim.id], evidence[claim.id], strict=True))[1:]
-        judged = [(question, judge(question.claim, found)) for question, found in others]
-        before = {claim.id: verdicts[claim.id], **{q.claim.id: verdict for q, verdict in judged if not q.factor}}
-        rulings.append(
-            Ruling(
-                claim=claim,
-                evidence=evidence[claim.id][0],
-                verdict=verdicts[claim.id],
-                rivals={q.claim.id: verdict for q, verdict in judged if not q.factor},
-                sensitivity=tuple(
-                    Cell(factor=q.factor, value=q.value, verdict=verdict, before=before[q.claim.id].outcome)
-                    for q, verdict in judged
-                    if q.factor
-                ),
-                emergence=_emergence(asked[claim.id][0], bench, results) if emergence else None,
-                set_aside=bench.set_aside(claim),
-                superseded=superseded(claim),
-            )
-        )
-    return rulings
-
-
-def _absent(system: str, claims: Sequence[Claim]) -> list[tuple[Claim, Evidence]]:
-    """The headline claims of a system that are not on trial, without evidence: Holm's procedure counts them."""
-    there = {claim.id for claim in claims}
-    registered = [CLAIMS.get(name) for name in CLAIMS.names()] if system else []
-    absent = [c for c in registered if c.system == system and c.headline and c.id not in there]
-    return [(replace(claim, controls=()), _collected(claim, [], {}, "")) for claim in absent]
-
-
-def _evidence(question: Question, bench: Bench, results: Results) -> Evidence:
-    """Effects of one question, replicate by replicate, with its controls."""
+def collect_evidence(question: Question, admitted: Admitted, results: Results) -> Evidence:
+    """The effects of one question, replicate by replicate, with its controls."""
     claim, key = question.claim, question.call.key
-    models = [model.source for model in bench.models] if claim.of_language_models else []
+    controls = {name: [results[piece.name][key] for piece in cases] for name, cases in control_work(claim).items()}
     if claim.of_language_models:
-        each = as_replicates(claim, models, [results[model.name][key] for model in bench.models])
+        models = [model.source for model in admitted.models]
+        each = as_replicates(claim, models, [results[model.name][key] for model in admitted.models])
+        controls = {name: [average_questions(claim, case) for case in cases] for name, cases in controls.items()}
     else:
-        each = [(seed, _of_seed(claim, seed, key, bench, results)) for seed in bench.seeds(claim)]
-    controls = {}
-    for control in claim.controls:
-        if control.plant is not None:
-            pieces = [OfPlant(control.plant, i, claim.compare, ()) for i in range(control.n)]
-            cases = [results[piece.name][key] for piece in pieces]
-            if claim.of_language_models:
-                cases = [of_model(claim, case) for case in cases]
-            controls[control.name] = _dataset(claim, cases, "case")
-    found = _collected(claim, each, controls, claim.recipe, bench.left_out(claim))
-    return replace(found, models=models)
+        models = []
+        each = [(label, _measured(claim, units, key, results)) for label, units in _replicates(claim, admitted).items()]
+    found = _evidence(claim, each, admitted.left_out(claim))
+    return replace(
+        found, controls={name: _dataset(claim, cases, "case") for name, cases in controls.items()}, models=models
+    )
 
 
-def _of_seed(claim: Claim, seed: int, key: str, bench: Bench, results: Results) -> Measured:
-    """The effects of one replicate."""
-    if not claim.units:
-        assert claim.measure is not None
-        return results[OfDraw(claim.measure, seed, ()).name][key]
-    units = {name: results[OfRun(bench.finished[unit][seed], ()).name][key] for name, unit in claim.units.items()}
-    return next(iter(units.values())) if claim.compare is None else claim.compare(units)
+def _measured(claim: Claim, units: Mapping[str, Work], key: str, results: Results) -> Measured:
+    """The effects of one replicate, from its work by configuration."""
+    found = {name: results[piece.name][key] for name, piece in units.items()}
+    return next(iter(found.values())) if claim.compare is None or not claim.units else claim.compare(found)
 
 
-def _collected(
-    claim: Claim,
-    each: Sequence[tuple[int | str, Measured]],
-    controls: Mapping[str, xr.Dataset],
-    recipe: str,
-    left_out: Sequence[int] = (),
-) -> Evidence:
-    """Evidence of replicates that were measured."""
+def _evidence(claim: Claim, each: Sequence[tuple[int | str, Measured]], left_out: Sequence[int] = ()) -> Evidence:
+    """Evidence of replicates that were measured, without controls."""
     labels = {claim.replicate: [label for label, _ in each]}
     effects = _dataset(claim, [measured for _, measured in each], claim.replicate).assign_coords(labels)
     gate = effects.get(GATE)
@@ -352,24 +292,16 @@ def _collected(
         raise InputError(f"the measure of claim {claim.id} gives no {GATE!r}, which its gate looks at")
     elif gate is None:
         gate = xr.DataArray(np.zeros(0), dims=claim.replicate, coords=labels)
-    if recipe:
-        effects = effects.assign_coords(recipe=recipe)
-    return Evidence(
-        effects=effects,
-        gate=gate,
-        controls=controls,
-        prompts=claim.prompts,
-        replicate=claim.replicate,
-        left_out=left_out,
-    )
+    if claim.recipe:
+        effects = effects.assign_coords(recipe=claim.recipe)
+    return Evidence(effects=effects, gate=gate, prompts=claim.prompts, replicate=claim.replicate, left_out=left_out)
 
 
 def _dataset(claim: Claim, each: Sequence[Measured], dim: str) -> xr.Dataset:
     """The measurements, along `dim`; the effects that count even where nothing was measured."""
     units = {part.name: part.unit for part in claim.criteria}
-    names = dict.fromkeys([*units, *(name for measured in each for name in measured)])
     arrays = {}
-    for name in names:
+    for name in dict.fromkeys([*units, *(name for measured in each for name in measured)]):
         if missing := [measured for measured in each if name not in measured]:
             raise InputError(f"the measure of claim {claim.id} gives no {name!r}; it gives {', '.join(missing[0])}")
         values = np.array([measured[name] for measured in each], dtype=float)
@@ -377,14 +309,43 @@ def _dataset(claim: Claim, each: Sequence[Measured], dim: str) -> xr.Dataset:
     return xr.Dataset(arrays)
 
 
-def _emergence(question: Question, bench: Bench, results: Results) -> xr.Dataset | None:
-    """The effects over training of one seed."""
+def judge_systems(cases: Sequence[tuple[Claim, Evidence]]) -> dict[str, Verdict]:
+    """Verdicts by id, system by system.
+
+    Holm's procedure counts the headline claims of a system that are not on trial too: they get no evidence.
+    """
+    verdicts = {}
+    for system in dict.fromkeys(claim.system for claim, _ in cases):
+        family = [(claim, evidence) for claim, evidence in cases if claim.system == system]
+        there = {claim.id for claim, _ in family}
+        registered = [CLAIMS.get(name) for name in CLAIMS.names()] if system else []
+        absent = [c for c in registered if c.system == system and c.headline and c.id not in there]
+        family += [(claim, _evidence(claim, [])) for claim in (replace(each, controls=()) for each in absent)]
+        verdicts |= judge_family(family)
+    return verdicts
+
+
+def rule(questions: Sequence[Question], evidence: Sequence[Evidence], verdict: Verdict) -> Ruling:
+    """The verdict on a claim beside those on its rivals and on the cells of its sensitivity table."""
+    claim, others = questions[0].claim, zip(questions[1:], evidence[1:], strict=True)
+    judged = [(question, judge(question.claim, found)) for question, found in others]
+    rivals = {question.claim.id: found for question, found in judged if not question.factor}
+    before = {claim.id: verdict, **rivals}
+    cells = [
+        Cell(factor=each.factor, value=str(each.value), verdict=found, before=before[each.claim.id].outcome)
+        for each, found in judged
+        if each.factor
+    ]
+    return Ruling(claim=claim, evidence=evidence[0], verdict=verdict, rivals=rivals, sensitivity=tuple(cells))
+
+
+def follow_training(question: Question, admitted: Admitted, results: Results) -> xr.Dataset | None:
+    """The effects over training of one seed; None where no seed has checkpoints along it."""
     claim = question.claim
-    along = developing(claim, bench)
-    if along is None:
+    if (along := _developing(claim, admitted)) is None:
         return None
     seed, steps = along
-    calls = [replace(question.call, step=step) for step in steps]
-    each = [_of_seed(claim, seed, call.key, bench, results) for call in calls]
+    units = _replicates(claim, admitted)[seed]
+    each = [_measured(claim, units, replace(question.call, step=step).key, results) for step in steps]
     found = _dataset(claim, each, "step").assign_coords(step=list(steps)).drop_vars(GATE, errors="ignore")
-    return found.mean("prompt").assign_attrs(seed=seed) if "prompt" in found.dims else found.assign_attrs(seed=seed)
+    return (found.mean("prompt") if "prompt" in found.dims else found).assign_attrs(seed=seed)

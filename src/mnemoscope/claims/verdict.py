@@ -3,21 +3,23 @@
 `record` and `verdict_record` give them as plain data, which is what files contain.
 """
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from mnemoscope.claims.claim import Claim, of_training
+from mnemoscope.claims.claim import Claim, Outcome, is_training_factor
 from mnemoscope.claims.evidence import Evidence, named, prompt_mean
 from mnemoscope.claims.quantifiers import Interval
-from mnemoscope.claims.registration import expected_seeds, registration
+from mnemoscope.claims.registration import Superseded, registration
+from mnemoscope.claims.replicates import expected_seeds
 from mnemoscope.core.html import html_table
-
-Outcome = Literal["SUPPORTED", "REFUTED", "MIXED", "INCONCLUSIVE", "NOT_APPLICABLE"]
+from mnemoscope.models.files import write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,21 +118,6 @@ class Cell:
         return f"{where} it is {v.outcome} ({round(v.share * v.n)} of {v.n} {replicate}s)."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Superseded:
-    """An earlier form of a claim under the same id, `n` replicates of which `share` met its criteria.
-
-    `reason` says why the claim is put otherwise now. The outcome is None where no verdict was kept, the recipe of the
-    models None for a claim about no model.
-    """
-
-    reason: str
-    outcome: Outcome | None = None
-    share: float | None = None
-    n: int = 0
-    recipe: str | None = None
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ruling:
     """The result of a trial.
@@ -184,7 +171,7 @@ class Ruling:
     @property
     def reason(self) -> str:
         """The reason of the verdict, after what comes out of models that were trained otherwise, if it is another."""
-        others = [cell for cell in self.flips if cell.verdict.id == self.claim.id and of_training(cell.factor)]
+        others = [cell for cell in self.flips if cell.verdict.id == self.claim.id and is_training_factor(cell.factor)]
         reason = self.verdict.reason
         if not others:
             return reason
@@ -255,6 +242,12 @@ def record(ruling: Ruling) -> dict[str, Any]:
             for cell in ruling.sensitivity
         ],
     }
+
+
+def write_rulings(rulings: Sequence[Ruling], path: Path) -> None:
+    """Write rulings as JSON: a list of records, of a trial or of a session of tests."""
+    content = json.dumps([record(ruling) for ruling in rulings], indent=2, allow_nan=False)
+    write_atomically(path, (content + "\n").encode())
 
 
 def verdict_record(verdict: Verdict) -> dict[str, Any]:

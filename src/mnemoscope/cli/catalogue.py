@@ -160,8 +160,8 @@ def _claim(claim: Any) -> dict[str, Any]:
 def _fixed(claim: Any) -> list[list[str]]:
     """Pairs of words on all that is fixed about a claim before it is tried, and on its earlier forms."""
     from mnemoscope.claims.claim import GATE
-    from mnemoscope.claims.measuring import name_of
-    from mnemoscope.claims.registered import superseded
+    from mnemoscope.claims.functions import name_of
+    from mnemoscope.claims.registration import superseded
     from mnemoscope.report.rulings import words
 
     rows = [["source", claim.source], *map(list, words.fixed(claim))]

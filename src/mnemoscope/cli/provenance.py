@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from mnemoscope.claims.admission import Bench
 from mnemoscope.claims.claim import Claim
-from mnemoscope.claims.measuring import name_of
+from mnemoscope.claims.functions import name_of
+from mnemoscope.claims.replicates import Admitted
 from mnemoscope.claims.verdict import Ruling
 from mnemoscope.core.errors import ranges
 from mnemoscope.core.html import macros
@@ -42,13 +42,13 @@ class Code:
         return f"{self.module}, line {self.line}"
 
 
-def pieces(ruling: Ruling, bench: Bench, where: Sequence[str], out: Path) -> list[str]:
+def pieces(ruling: Ruling, admitted: Admitted, where: Sequence[str], out: Path) -> list[str]:
     """HTML on a ruling: command, code, runs and arrays; `where` has the words for its models, `out` is the page's
     directory.
     """
     claim, shown = ruling.claim, macros("cli/provenance.html.jinja")
     command = shlex.join(["mnemoscope", "claims", "run", claim.id, *(where if claim.replicate != "draw" else ())])
-    units = _runs(claim, bench, out)
+    units = _runs(claim, admitted, out)
     found = [
         shown.command(command),
         *(shown.code(what, name, str(place), _address(place, out)) for what, name, place in _code(claim)),
@@ -151,12 +151,12 @@ def _distributions() -> Mapping[str, Sequence[str]]:
 # ---- runs
 
 
-def _runs(claim: Claim, bench: Bench, out: Path) -> list[tuple[str, str, str, list[tuple[int, str]]]]:
+def _runs(claim: Claim, admitted: Admitted, out: Path) -> list[tuple[str, str, str, list[tuple[int, str]]]]:
     """Of every configuration its label, the word and seeds of runs of the zoo, and seeds of others with addresses."""
-    seeds = bench.seeds(claim)
+    seeds = admitted.seeds(claim)
     found = []
     for unit in claim.units.values() if seeds else ():
-        runs = {seed: bench.finished[unit][seed] for seed in seeds}
+        runs = {seed: admitted.finished[unit][seed] for seed in seeds}
         label = next(iter(runs.values())).label
         unpacked = {place for place in {run.path.parent for run in runs.values()} if zoo.holds(place)}
         packed = [seed for seed, run in runs.items() if run.path.parent in unpacked]

@@ -13,16 +13,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from mnemoscope.claims.admission import Bench, find_bench
-from mnemoscope.claims.claim import Claim
+from mnemoscope.claims.claim import CLAIMS, Claim
 from mnemoscope.claims.evidence import as_dataset
+from mnemoscope.claims.replicates import Admitted, admit
 from mnemoscope.claims.trials import Progress, run_trials
-from mnemoscope.claims.verdict import Ruling, record
+from mnemoscope.claims.verdict import Ruling, write_rulings
 from mnemoscope.cli.options import WritesResults
 from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
 from mnemoscope.cli.provenance import pieces
 from mnemoscope.core.batch import Batch
-from mnemoscope.models.files import write_atomically
+from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.models.run import Run
 from mnemoscope.report.rulings import (
     UNJUDGED,
@@ -39,14 +39,39 @@ from mnemoscope.report.tables import counted
 from mnemoscope.report.task_report import report_of, view_of
 from mnemoscope.run.executor import analyse_many
 
+
+def claims_named(words: Sequence[str]) -> list[Claim]:
+    """The claims with these ids or of these systems, each once; all if there are no words."""
+    claims = [CLAIMS.get(name) for name in CLAIMS.names()]
+    claims.sort(key=lambda claim: (claim.system, len(claim.id), claim.id))
+    known = dict.fromkeys([*(claim.system for claim in claims), *(claim.id for claim in claims)])
+    for word in words:
+        one_of("a claim or a system", word, known)
+    return [claim for claim in claims if not words or claim.id in words or claim.system in words]
+
+
+def read_verdicts(path: Path) -> list[dict[str, Any]]:
+    """The verdicts that `try_claims` has written, by its file or directory."""
+    file = path / "verdicts.json" if path.is_dir() else path
+    try:
+        content = json.loads(file.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{file} does not exist; `mnemoscope claims run` writes one") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} holds no verdicts: {error}") from None
+    if not isinstance(content, list) or not all(isinstance(entry, dict) and "outcome" in entry for entry in content):
+        raise InputError(f"{file} holds no verdicts; `mnemoscope claims run` writes such a file")
+    return content
+
+
 MANY_TOKENS = 16
 """Sequences with more tokens than this are seen in the view only."""
 
 
 def answered_by_zoo(claims: Sequence[Claim], runs: Sequence[Run]) -> tuple[list[Claim], list[str]]:
     """The claims without those about models that the zoo does not hold, and a sentence for each system with such."""
-    bench = find_bench(runs, claims)
-    absent = [claim for claim in claims if claim.units and not bench.seeds(claim)]
+    admitted = admit(runs, claims)
+    absent = [claim for claim in claims if claim.units and not admitted.seeds(claim)]
     sentences = []
     for system in dict.fromkeys(claim.system for claim in absent):
         of_system = [claim for claim in claims if claim.units and claim.system == system]
@@ -63,38 +88,22 @@ def try_claims(
     out: Path,
     *,
     title: str,
-    models: Sequence[str] = (),
-    device: str = "cpu",
-    dtype: str = "float32",
+    options: WritesResults,
+    where: Sequence[str] = (),
     recipe: str | None = None,
-    sensitivity: bool = True,
-    emergence: bool = True,
     jobs: int = 0,
     store: Path | None = None,
-    options: WritesResults | None = None,
-    where: Sequence[str] = (),
+    **how: Any,
 ) -> list[Ruling]:
     """Put claims on trial with a live table; write verdicts.json, report.html, evidence and tables to `out`.
 
     Measurements are kept in `store`, or in `out` if none is given. `options` say which figures and tables are written
     in other formats too. `where` are the words of the command line that name the models, for the command that
-    reproduces a verdict.
+    reproduces a verdict. `how` are other arguments of `run_trials`.
     """
     with _live(claims) as report:
-        rulings = run_trials(
-            claims,
-            runs,
-            models=models,
-            device=device,
-            dtype=dtype,
-            recipe=recipe,
-            sensitivity=sensitivity,
-            emergence=emergence,
-            jobs=jobs,
-            store=store or out / "measured",
-            report=report,
-        )
-    options = options or WritesResults()
+        store = store or out / "measured"
+        rulings = run_trials(claims, runs, recipe=recipe, jobs=jobs, store=store, report=report, **how)
     show(title, VERDICT_HEADER, in_short(verdict_rows(rulings)), n_text=4)
     if rows := unjudged_rows(rulings):
         show(UNJUDGED, UNJUDGED_HEADER, rows, n_text=2)
@@ -102,29 +111,28 @@ def try_claims(
         for table in verdict_tables(rulings):
             write_table(out, table, latex=options.latex)
         write_arrays(out / "evidence", {ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings})
-        verdicts = json.dumps([record(ruling) for ruling in rulings], indent=2, allow_nan=False)
-        write_atomically(out / "verdicts.json", (verdicts + "\n").encode())
-        bench = find_bench(runs, [ruling.claim for ruling in rulings])
+        write_rulings(rulings, out / "verdicts.json")
+        admitted = admit(runs, [ruling.claim for ruling in rulings])
         sheet = rulings_sheet(
             rulings,
             title=title,
-            lead=_lead(rulings, runs, recipe),
-            examples=examples(rulings, bench, jobs),
-            sources={ruling.claim.id: pieces(ruling, bench, where, out) for ruling in rulings},
+            lead=_lead(rulings, admitted, recipe),
+            examples=examples(rulings, admitted, jobs),
+            sources={ruling.claim.id: pieces(ruling, admitted, where, out) for ruling in rulings},
         )
         write_page(out / "report.html", sheet.html(), sheet.figures, options)
     console.print(f"wrote {out / 'verdicts.json'} and {out / 'report.html'}", highlight=False)
     return rulings
 
 
-def examples(rulings: Sequence[Ruling], bench: Bench, jobs: int) -> dict[str, list[Example]]:
+def examples(rulings: Sequence[Ruling], admitted: Admitted, jobs: int) -> dict[str, list[Example]]:
     """The attention of a typical and of a deviating seed on one sequence, for claims about one configuration."""
     chosen: list[tuple[str, str, Run]] = []
     for ruling in rulings:
         for kind, seed in (("typical", ruling.typical()), ("deviating", ruling.deviating())):
             if len(ruling.claim.units) == 1 and isinstance(seed, int):
                 (unit,) = ruling.claim.units.values()
-                chosen.append((ruling.claim.id, kind, bench.finished[unit][seed]))
+                chosen.append((ruling.claim.id, kind, admitted.finished[unit][seed]))
     runs = list({run.path: run for _, _, run in chosen}.values())  # claims share their typical seeds
     views = dict(zip([run.path for run in runs], analyse_many(runs, _view, jobs=jobs), strict=True))
     found: dict[str, list[Example]] = {}
@@ -145,12 +153,11 @@ def _example(run: Run, kind: str, batch: Batch, attention: xr.Dataset) -> Exampl
     return Example(caption=f"A {kind} seed: {run.label}, seed {run.spec.seed}{shown}", attention=attention)
 
 
-def _lead(rulings: Sequence[Ruling], runs: Sequence[Run], recipe: str | None) -> str:
+def _lead(rulings: Sequence[Ruling], admitted: Admitted, recipe: str | None) -> str:
     """The number of runs that the claims were measured on (not of rivals and tables), and the language models."""
     claims = [ruling.claim for ruling in rulings]
-    bench = find_bench(runs, claims)
-    seeds = [(unit, bench.seeds(claim)) for claim in claims for unit in claim.units.values()]
-    measured = {bench.finished[unit][seed].path for unit, each in seeds for seed in each}
+    seeds = [(unit, admitted.seeds(claim)) for claim in claims for unit in claim.units.values()]
+    measured = {admitted.finished[unit][seed].path for unit, each in seeds for seed in each}
     named = list(dict.fromkeys(model for ruling in rulings for model in ruling.evidence.models))
     sentences = []
     if measured or not named:

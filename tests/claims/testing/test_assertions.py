@@ -12,7 +12,7 @@ from mnemoscope.claims.testing import (
     head,
     mlp,
 )
-from mnemoscope.claims.testing.effect import on_trial
+from mnemoscope.claims.testing.cases import on_trial
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.patterns import identity, previous, same_slot
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store

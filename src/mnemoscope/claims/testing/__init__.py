@@ -5,14 +5,16 @@ of its seed. Elsewhere they take a `Subject` and raise AssertionError, like any 
 """
 
 from mnemoscope.claims.testing.assertions import (
+    Component,
     assert_dissociated,
     assert_necessary,
     assert_not_necessary,
     assert_pattern,
     assert_sufficient,
+    head,
+    mlp,
 )
-from mnemoscope.claims.testing.effect import claim_effect
-from mnemoscope.claims.testing.parts import Component, head, mlp
+from mnemoscope.claims.testing.cases import claim_effect
 from mnemoscope.models.subjects import Subject
 
 __all__ = [

@@ -12,22 +12,136 @@ skill has nothing to lose: give the claim a gate.
 averaged over unseen prompts and over the queries about which the mechanism says something. It shows where a head
 attends and not what for: attention to a key need not use it. Attention spread evenly over all keys has a share too
 (`even_share` of `attention_by_mechanism`); set the margin well above it.
+
+Prompts are drawn from the seed's own streams.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import permutations
 
 import xarray as xr
 
 from mnemoscope.analyses.ablation import Removal, ablate, components
 from mnemoscope.analyses.attention import attention_by_mechanism
-from mnemoscope.claims.testing.effect import Effect, subject_or_current, submit
-from mnemoscope.claims.testing.parts import N_PROMPTS, Component, Prompts, described, find, prompts
+from mnemoscope.analyses.roles import choose_roles, role_prompts
+from mnemoscope.claims.testing.cases import subject_or_current, submit
 from mnemoscope.core import positions
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.patterns import Mechanism
+from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.site import Site
+from mnemoscope.core.skills import Skills
 from mnemoscope.models.subjects import Subject
+
+N_PROMPTS = 2048
+"""Sequences of each subgroup, half of them for choosing and half for measuring."""
+_ROLE = " head"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """A head or an MLP of any model of a kind.
+
+    `name` is a role (`other head`), a head (`L0H1`) or an MLP (`L0 MLP`). Roles are given by the skill `by`; None: the
+    one that the name begins with, else the task's first.
+    """
+
+    name: str
+    by: str | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def head(name: str, *, by: str | None = None) -> Component:
+    """A head by role, or by its place.
+
+    A role means the same thing in every seed, a place does not. The head whose mean ablation costs most
+    log-probability on a skill is the `<skill> head`; the others are `other head`, or `other head 1`, `other head 2`,
+    ... from the more to the less needed. The only head of a model is `the head`. Roles are chosen on other prompts
+    than those that the assertions measure on. The skill `by` is by default the one in the name, else the task's first.
+    """
+    return Component(name=name, by=by)
+
+
+def mlp(layer: int = 0) -> Component:
+    """The MLP of a layer."""
+    return Component(name=f"L{layer} MLP")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prompts:
+    """Sequences of one seed: to choose roles by, to measure on, and to take means and draw activations from."""
+
+    selection: Batch
+    test: Batch
+    reference: Batch
+    selection_skills: Skills
+    skills: Skills
+
+
+@lru_cache(maxsize=4)
+def _all_prompts(task: Task, seed: int, n: int) -> Prompts:
+    selection, test, reference = role_prompts(task, n=n, split="test", seed=seed)
+    return Prompts(
+        selection=selection,
+        test=test,
+        reference=reference,
+        selection_skills=task.skills(selection),
+        skills=task.skills(test),
+    )
+
+
+def _prompts(on: Subject, n: int, *skills: str) -> Prompts:
+    """The prompts of a seed, the same for its next assertion; refuses a skill that the task does not have."""
+    at = _all_prompts(on.task, on.seed, n)
+    for skill in skills:
+        one_of("a skill", skill, at.skills)
+    return at
+
+
+def find(parts: Component | Sequence[Component], model: HookedModel, at: Prompts) -> dict[str, Site]:
+    """The sites of some parts in one model by component (`L0H1`, `L0 MLP`), with roles chosen on the selection.
+
+    Raises InputError where no part is given, one is given twice, or the model has none of that name; the message says
+    which it has.
+    """
+    parts = [parts] if isinstance(parts, Component) else parts
+    if not parts:
+        raise InputError("parts must name at least one: head('other head'), mlp(); got none")
+    sites = {str(site): site for site in components(model)}
+    found: dict[str, Site] = {}
+    for part in parts:
+        name = part.name
+        if name not in sites:
+            skills, skill = at.selection_skills, _skill(part, at.selection_skills)
+            roles = choose_roles(model, at.selection, skills=skills, reference=at.reference, skill=skill)
+            by_role = {role: component for component, role in roles.items()}
+            one_of("a part of the model", name, by_role)
+            name = by_role[name]
+        if name in found:
+            raise InputError(f"{part} is {name}, which is named twice; name every part once")
+        found[name] = sites[name]
+    return found
+
+
+def described(parts: Component | Sequence[Component], found: Mapping[str, Site]) -> str:
+    """The parts by the names in the test and, where these differ, by their place."""
+    asked = [str(part) for part in ([parts] if isinstance(parts, Component) else parts)]
+    words = [name if name == place else f"{name} ({place})" for name, place in zip(asked, found, strict=True)]
+    return " and ".join(words)
+
+
+def _skill(part: Component, skills: Skills) -> str | None:
+    if part.by is not None:
+        one_of(f"the skill by which {part} is chosen", part.by, skills)
+        return part.by
+    named = part.name.removesuffix(_ROLE)
+    return named if named in skills else None
+
 
 COST = 0.25
 """Accuracy that a needed part costs, unless said otherwise."""
@@ -57,7 +171,7 @@ def assert_necessary(
     """
     __tracebackhide__ = True
     what, cost = _cost(parts, for_, kind, within, subject_or_current(subject), n)
-    submit(Effect(what=what, value=cost, margin=at_least, direction="above", unit=UNIT))
+    submit(what, cost, at_least, "above", UNIT)
 
 
 def assert_not_necessary(
@@ -76,7 +190,7 @@ def assert_not_necessary(
     """
     __tracebackhide__ = True
     what, cost = _cost(parts, for_, kind, within, subject_or_current(subject), n)
-    submit(Effect(what=what, value=cost, margin=at_most, direction="below", unit=UNIT))
+    submit(what, cost, at_most, "below", UNIT)
 
 
 def assert_sufficient(
@@ -103,7 +217,7 @@ def assert_sufficient(
     table = _ablated(on, at, {"others": tuple(others.values())}, kind, within)
     left = float(table.accuracy.sel(skill=for_).squeeze())
     what = f"accuracy in {for_} with {described(parts, kept)} alone"
-    submit(Effect(what=what, value=left, margin=at_least, direction="above", unit=UNIT))
+    submit(what, left, at_least, "above", UNIT)
 
 
 def assert_dissociated(
@@ -137,7 +251,7 @@ def assert_dissociated(
     tested = _ablated(on, at, {name: heads[name] for name in pair}, kind, within)
     effect = _dissociation(tested, pair, (first, second), margin)
     what = f"the double dissociation of {first} ({pair[0]}) and {second} ({pair[1]})"
-    submit(Effect(what=what, value=effect, margin=0.0, direction="above", unit=UNIT))
+    submit(what, effect, 0.0, "above", UNIT)
 
 
 def assert_pattern(
@@ -174,7 +288,7 @@ def assert_pattern(
     share = table.share.sel(layer=site.layer, head=site.head).fillna(0)
     value = float((share * said).sum() / said.sum())
     what = f"the share of attention of {described(part, found)} on {mechanism.name}"
-    submit(Effect(what=what, value=value, margin=at_least, direction="above", unit="share of attention"))
+    submit(what, value, at_least, "above", "share of attention")
 
 
 def _cost(
@@ -185,21 +299,17 @@ def _cost(
     found = find(parts, on.model, at)
     table = _ablated(on, at, {"parts": tuple(found.values())}, kind, within)
     what = f"what {skill} loses without {described(parts, found)}"
-    return what, float(_lost(table).sel(skill=skill).squeeze())
+    return what, float((table.clean_accuracy - table.accuracy).sel(skill=skill).squeeze())
 
 
 def _dissociation(table: xr.Dataset, heads: tuple[str, str], skills: tuple[str, str], margin: float) -> float:
     """The smallest distance of the four costs from the margin, on the side of it where they should lie."""
-    lost = _lost(table)
+    lost = table.clean_accuracy - table.accuracy
 
     def cost(i: int, j: int) -> float:
         return float(lost.sel(component=heads[i], skill=skills[j]).squeeze())
 
     return min(cost(0, 0) - margin, margin - cost(0, 1), cost(1, 1) - margin, margin - cost(1, 0))
-
-
-def _lost(table: xr.Dataset) -> xr.DataArray:
-    return table.clean_accuracy - table.accuracy
 
 
 def _ablated(
@@ -212,20 +322,5 @@ def _ablated(
     choosing: bool = False,
 ) -> xr.Dataset:
     batch, skills = (at.selection, at.selection_skills) if choosing else (at.test, at.skills)
-    return ablate(
-        on.model,
-        batch,
-        skills=skills,
-        reference=at.reference,
-        targets=targets,
-        kinds=(kind,),
-        within=within,
-        seed=on.seed,
-    )
-
-
-def _prompts(on: Subject, n: int, *skills: str) -> Prompts:
-    at = prompts(on.task, on.seed, n)
-    for skill in skills:
-        one_of("a skill", skill, at.skills)
-    return at
+    where = {"skills": skills, "reference": at.reference, "within": within, "seed": on.seed}
+    return ablate(on.model, batch, targets=targets, kinds=(kind,), **where)

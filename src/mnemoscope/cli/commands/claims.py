@@ -80,12 +80,11 @@ class ClaimsRegister(Options):
 
 def claims_register(options: ClaimsRegister) -> None:
     """Write the registrations of every package that the claims belong to."""
-    from mnemoscope.claims.registered import FILE, package_of, register, superseded
-    from mnemoscope.cli.claims import claims_called
+    from mnemoscope.claims.registration import FILE, package_of, register, superseded
     from mnemoscope.cli.output import console
-    from mnemoscope.cli.verdicts import read_verdicts
+    from mnemoscope.cli.trials import claims_named, read_verdicts
 
-    claims = claims_called(options.what)
+    claims = claims_named(options.what)
     verdicts = () if options.verdicts is None else read_verdicts(options.verdicts)
     for claim in claims:
         if package_of(claim) is None:
@@ -114,14 +113,13 @@ class ClaimsCheck(Options):
 
 def claims_check(options: ClaimsCheck) -> None:
     """Print how each claim compares with its registration; raises InputError where a claim is registered otherwise."""
-    from mnemoscope.claims.behaviour import behaviour
-    from mnemoscope.claims.registered import standing
-    from mnemoscope.claims.registration import expected_seeds
-    from mnemoscope.cli.claims import claims_called
+    from mnemoscope.claims.registration import behaviour, standing
+    from mnemoscope.claims.replicates import expected_seeds
     from mnemoscope.cli.output import console, show
+    from mnemoscope.cli.trials import claims_named
     from mnemoscope.report.rulings.words import as_registered
 
-    claims = claims_called(options.what)
+    claims = claims_named(options.what)
     with console.status("the controls are measured"):
         values = behaviour(claims, jobs=options.jobs)
     standings = {claim.id: standing(claim, expected_seeds(claim), values, anew=True) for claim in claims}
@@ -168,19 +166,18 @@ class ClaimsRun(OfClaims, WritesResults):
 
 def claims_run(options: ClaimsRun) -> None:
     """Measure, judge, print and write."""
-    from mnemoscope.claims.trials import asked_of
-    from mnemoscope.cli.claims import claims_called
+    from mnemoscope.claims.trials import under_recipe
     from mnemoscope.cli.commands.index import refresh
     from mnemoscope.cli.output import console
     from mnemoscope.cli.refusals import check_out
-    from mnemoscope.cli.trials import answered_by_zoo, try_claims
+    from mnemoscope.cli.trials import answered_by_zoo, claims_named, try_claims
     from mnemoscope.core.presets import recipes
 
     what = options.what or default_system()[:1]
-    claims = claims_called(what)
+    claims = claims_named(what)
     if options.recipe is not None:
         one_of("--recipe", options.recipe, recipes())
-        claims = [claim for claim in claims if asked_of(claim, options.recipe)]
+        claims = [claim for claim in claims if under_recipe(claim, options.recipe)]
         if not claims:
             raise InputError(f"{' '.join(what)} says nothing of the {options.recipe} recipe; leave out --recipe")
     if not options.model and (of := [claim.id for claim in claims if claim.of_language_models]):
@@ -207,6 +204,8 @@ def claims_run(options: ClaimsRun) -> None:
         runs,
         options.out,
         title="verdicts",
+        options=options,
+        where=_where(options),
         models=options.model,
         device=options.device,
         dtype=options.dtype,
@@ -215,8 +214,6 @@ def claims_run(options: ClaimsRun) -> None:
         emergence=options.emergence,
         jobs=options.jobs,
         store=options.store,
-        where=_where(options),
-        options=options,
     )
     refresh(options.out)
 
@@ -244,7 +241,7 @@ class ClaimsDiff(Options):
 def claims_diff(options: ClaimsDiff) -> None:
     """Print the differences among the claims that are in both files; raises InputError where no claim is in both."""
     from mnemoscope.cli.output import console, show
-    from mnemoscope.cli.verdicts import read_verdicts
+    from mnemoscope.cli.trials import read_verdicts
     from mnemoscope.core.errors import counted
     from mnemoscope.report.rulings.differences import DIFF_HEADER, diff_rows
 

@@ -54,10 +54,10 @@ def run(options: Reproduce) -> None:
 def _reproduce(options: Reproduce, out: Path) -> None:
     """Train the system's plan, print the tables, write arrays and the report, and put the claims on trial."""
     from mnemoscope.claims.trials import under
-    from mnemoscope.cli.claims import claims_called
     from mnemoscope.cli.commands.runs import track_all
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console
+    from mnemoscope.cli.trials import claims_named
 
     name = options.system or default_system()[0]
     system = ms.SYSTEMS.get(name)
@@ -69,7 +69,7 @@ def _reproduce(options: Reproduce, out: Path) -> None:
     if not (system.quick or system.full):
         if options.full or options.corpus is not None or options.seeds is not None:
             raise ms.InputError(f"{name} trains no runs; leave out --full, --corpus and --seeds")
-        claims = claims_called((name,))
+        claims = claims_named((name,))
         if any(claim.of_language_models for claim in claims):
             raise ms.InputError(
                 f"{name} is about language models, which are not trained here: "
@@ -85,7 +85,7 @@ def _reproduce(options: Reproduce, out: Path) -> None:
         for run in followed:  # a trajectory belongs to what is found of a run
             found.pop(run.path, None)
     _tables(runs, out, options, found)
-    claims = [claim for claim in claims_called(()) if claim.system == name]
+    claims = [claim for claim in claims_named(()) if claim.system == name]
     if not claims:
         console.print(f"there are no claims on {name}", highlight=False)
         return
@@ -172,20 +172,20 @@ def _report_draws(name: str, rulings: Sequence[Ruling], out: Path, options: Repr
 
 def _answerable(claims: Sequence[ms.Claim], runs: Sequence[ms.Run]) -> list[ms.Claim]:
     """The claims about models that some seed of the runs can answer."""
-    from mnemoscope.claims.admission import find_bench
+    from mnemoscope.claims.replicates import admit
 
-    bench = find_bench(runs, claims)
-    return [claim for claim in claims if claim.units and bench.seeds(claim)]
+    admitted = admit(runs, claims)
+    return [claim for claim in claims if claim.units and admitted.seeds(claim)]
 
 
 def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, options: Reproduce) -> None:
     """The claims that the new runs can answer, over these."""
-    from mnemoscope.claims.trials import asked_of
+    from mnemoscope.claims.trials import under_recipe
     from mnemoscope.cli.output import console
     from mnemoscope.cli.trials import try_claims
 
     recipe = fresh[0].spec.recipe.name
-    moved = {claim.id: moved for claim in claims if claim.units and (moved := asked_of(claim, recipe))}
+    moved = {claim.id: moved for claim in claims if claim.units and (moved := under_recipe(claim, recipe))}
     ids = {claim.id for claim in _answerable(list(moved.values()), fresh)}
     if not ids:
         console.print(f"no claim is made of such models, {recipe} recipe; they are not tried", highlight=False)

@@ -13,7 +13,7 @@ from mnemoscope.cli.options import Options
 from mnemoscope.core.errors import InputError
 
 if TYPE_CHECKING:
-    from mnemoscope.claims.store import Kept
+    from mnemoscope.claims.measures import StoredFile
 
 SECTION = "put claims on trial"
 
@@ -33,18 +33,18 @@ class StoreList(OfStore):
 
 def store_list(options: StoreList) -> None:
     """Print a line for each directory of the store, and one for all."""
-    from mnemoscope.claims.store import kept_in
+    from mnemoscope.claims.measures import stored_files
     from mnemoscope.cli.output import show
 
-    groups: dict[str, list[Kept]] = {}
-    for each in kept_in(options.store):
+    groups: dict[str, list[StoredFile]] = {}
+    for each in stored_files(options.store):
         groups.setdefault(each.name.rpartition("/")[0] or ".", []).append(each)
     everything = [each for group in groups.values() for each in group]
     rows = [_row(name, group) for name, group in groups.items()] + [_row("all", everything)]
     show(f"{options.store}", ("measured of", "files", "results", "of other versions", "damaged", "kB"), rows)
 
 
-def _row(name: str, group: list[Kept]) -> list[str]:
+def _row(name: str, group: list[StoredFile]) -> list[str]:
     numbers = (
         len(group),
         sum(each.current for each in group),
@@ -61,11 +61,11 @@ class StoreVerify(OfStore):
 
 def store_verify(options: StoreVerify) -> None:
     """Print which file has which fault; raises InputError where a file is damaged."""
-    from mnemoscope.claims.store import incomplete, kept_in
+    from mnemoscope.claims.measures import incomplete, stored_files
     from mnemoscope.cli.output import console, show
     from mnemoscope.report.tables import counted
 
-    kept = kept_in(options.store)
+    kept = stored_files(options.store)
     if left := incomplete(options.store):
         console.print(f"{counted(len(left), 'incomplete file')} of killed processes, never read", highlight=False)
     damaged = [each for each in kept if each.problem]
@@ -88,11 +88,11 @@ class StoreClean(OfStore):
 
 def store_clean(options: StoreClean) -> None:
     """Remove it, and say how much there is left."""
-    from mnemoscope.claims.store import clean, kept_in
+    from mnemoscope.claims.measures import clean, stored_files
     from mnemoscope.cli.output import console
     from mnemoscope.report.tables import counted
 
-    changed = clean(kept_in(options.store), options.store, others=options.others)
+    changed = clean(stored_files(options.store), options.store, others=options.others)
     for path in changed:
         console.print(f"{'shortened' if path.exists() else 'removed'} {path}", highlight=False)
     console.print(f"{counted(len(changed), 'file')} removed or shortened in {options.store}", highlight=False)

@@ -12,21 +12,27 @@ measure that is still being written counts by the source of its guest or file: a
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
-from mnemoscope.claims.claim import Measured
-from mnemoscope.claims.registration import LIBRARY, configurations, function_digest
-from mnemoscope.core import guests
+from mnemoscope.claims.claim import Claim, Measured
+from mnemoscope.claims.functions import (
+    configurations,
+    digest_of_files,
+    function_digest,
+    in_package,
+    modules_of,
+    name_of,
+    source_digest,
+)
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.version import NUMBERS
@@ -40,11 +46,17 @@ from mnemoscope.run.executor import ATTEMPTS, analyse_many
 RESTS_ON = ("torch", "transformer-lens")
 """Distributions whose versions decide what is measured, whatever the measure."""
 
+
 KEPT_EVERY = 10.0
 """Seconds after which what was measured of one piece of work so far is written."""
 
+
 Factors = tuple[tuple[str, Any], ...]
+
+
 Planted = Mapping[str, Any]  # by configuration a subject, a model, or whatever else a measure of the claim takes
+
+
 Plant = Callable[[int], Planted]
 
 
@@ -68,95 +80,42 @@ class Call:
 
     def stands_by_version(self, *functions: Callable[..., Any]) -> bool:
         """True if the version says what functions do: there is one, and they lie in packages."""
-        return self.version is not None and all(_in_package(m) for each in functions for m in modules_of(each))
-
-
-def _within(function: partial[Any]) -> list[Callable[..., Any]]:
-    """The function of a `partial`, and those that are bound to it, within tuples and mappings too."""
-    found: list[Callable[..., Any]] = []
-    left: list[Any] = [function.func, *function.args, *function.keywords.values()]
-    for value in left:
-        if isinstance(value, tuple | list):
-            left.extend(value)
-        elif isinstance(value, Mapping):
-            left.extend(value.values())
-        elif callable(value):
-            found.append(value)
-    return found
-
-
-def check_named(what: str, function: Callable[..., Any]) -> None:
-    """Refuse a function that its name does not identify: two closures of one name would be taken for each other.
-
-    Such are lambdas and functions that were defined within functions. Functions among the arguments that
-    `functools.partial` binds are checked too. `what` names the argument in the message.
-    """
-    if isinstance(function, partial):
-        for each in _within(function):
-            check_named(what, each)
-        return
-    name = getattr(function, "__qualname__", None)
-    if name is None or "<" in name:
-        raise InputError(
-            f"{what} must be a function that is defined at the top level of a module, with arguments bound by "
-            f"functools.partial if need be; got {name or repr(function)}"
-        )
-
-
-def name_of(function: Callable[..., Any]) -> str:
-    """A function's full name, with the arguments that are bound to it."""
-    if isinstance(function, partial):
-        bound = [*map(_text, function.args), *(f"{k}={_text(v)}" for k, v in function.keywords.items())]
-        return f"{name_of(function.func)}[{', '.join(bound)}]"
-    module = "__main__" if function.__module__ == "__mp_main__" else function.__module__  # in workers
-    return f"{module}.{function.__qualname__}"
-
-
-def _text(value: Any) -> str:
-    """The repr of a value, with functions by their names: theirs holds an address."""
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_text, value))}]"
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key!r}: {_text(each)}' for key, each in value.items())}}}"
-    return name_of(value) if callable(value) else repr(value)
-
-
-def source_digest(function: Callable[..., Any]) -> str:
-    """The digest of the source of a function and of the functions that are bound to it, wherever they lie.
-
-    The digest of a function of a system is that of the source of the whole system. A function from a prompt has no
-    source. It gets another digest in every process, so that nothing kept is taken for its result.
-    """
-    return _digest_of(tuple(sorted(modules_of(function))))
-
-
-def _in_package(module: str) -> bool:
-    """True if a module is of the library or of a guest that is a package, where registrations lie."""
-    owner = guests.owner(module)
-    return f"{module}.".startswith(LIBRARY) if owner is None else guests.directory(owner) is not None
-
-
-def modules_of(function: Callable[..., Any]) -> set[str]:
-    """The modules that a function and the functions that are bound to it come from."""
-    if not isinstance(function, partial):
-        return {function.__module__}
-    return set().union(*map(modules_of, _within(function)))
-
-
-@cache
-def _digest_of(modules: tuple[str, ...]) -> str:
-    found = {module: guests.sources(module) for module in modules}
-    if not all(found.values()):
-        return uuid4().hex[:16]
-    return _digest(file for sources in found.values() for file in sources)
+        return self.version is not None and all(in_package(m) for each in functions for m in modules_of(each))
 
 
 @dataclass(frozen=True)
-class OfRun:
+class Work:
+    """Calls on one thing, which is read once for all of them."""
+
+    calls: tuple[Call, ...] = field(default=(), kw_only=True)
+
+    @property
+    def name(self) -> str:
+        """Name of the file that keeps the results."""
+        raise NotImplementedError
+
+    def fingerprint(self, step: int | None) -> str:
+        """Changes with what calls at a step are on."""
+        return ""
+
+    def code(self, call: Call) -> str:
+        """Changes with functions, beside the measure, that decide what a call gives."""
+        return ""
+
+    def load(self, step: int | None) -> Any:
+        """The thing that calls at a step are on."""
+        raise NotImplementedError
+
+    def take(self, call: Call, on: Any) -> Measured:
+        """The result of one call."""
+        return call.measure(on, **dict(call.factors))
+
+
+@dataclass(frozen=True)
+class RunWork(Work):
     """Calls on the models of one run."""
 
     run: Run
-    calls: tuple[Call, ...]
 
     @property
     def name(self) -> str:
@@ -167,119 +126,110 @@ class OfRun:
         """Changes with the specification, with what was logged and measured along training, and with the model."""
         run = self.run
         model = run.checkpoint_path(run.steps[-1] if step is None else step)
-        return _digest((run.path / "run.json", run.path / "metrics.jsonl", run.trajectory_path, model))
+        return digest_of_files((run.path / "run.json", run.path / "metrics.jsonl", run.trajectory_path, model))
 
     def load(self, step: int | None) -> Subject:
-        """The model that calls at a step are on."""
+        """The model after a step."""
         return subject(self.run, step)
-
-    def take(self, call: Call, on: Subject) -> Measured:
-        """The result of one call."""
-        return call.measure(on, **dict(call.factors))
 
 
 @dataclass(frozen=True)
-class OfPlant:
+class ControlWork(Work):
     """Calls on one case of a control: what is planted is measured, or is what was measured, and is compared."""
 
     plant: Plant
     case: int
     compare: Callable[[Mapping[str, Measured]], Measured] | None
-    calls: tuple[Call, ...]
 
     @property
     def name(self) -> str:
         """Name of the file that keeps the results; claims that plant and compare the same share it."""
         what = name_of(self.plant) + ("" if self.compare is None else name_of(self.compare))
-        return f"controls/{hashlib.sha256(what.encode()).hexdigest()[:16]}-{self.case}"
+        return f"controls/{_hash(what)}-{self.case}"
 
     def fingerprint(self, step: int | None) -> str:
         """Changes with the configurations that are planted."""
         return " ".join(configurations(self.plant))
 
     def code(self, call: Call) -> str:
-        """Changes with the functions that decide what a call gives."""
+        """Changes with the measure, the plant and the comparison."""
         functions = [each for each in (call.measure, self.plant, self.compare) if each is not None]
-        return " ".join(map(function_digest if call.stands_by_version(*functions) else source_digest, functions))
+        digest = function_digest if call.stands_by_version(*functions) else source_digest
+        return f" {' '.join(map(digest, functions))}"
 
     def load(self, step: int | None) -> Planted:
-        """The planted case that calls are on."""
+        """The planted case."""
         return self.plant(self.case)
 
     def take(self, call: Call, on: Planted) -> Measured:
-        """The result of one call."""
+        """The result of one call, compared."""
         units: dict[str, Measured] = {}
         for name, thing in on.items():
-            units[name] = thing if isinstance(thing, Mapping) else call.measure(thing, **dict(call.factors))
+            units[name] = thing if isinstance(thing, Mapping) else super().take(call, thing)
         return next(iter(units.values())) if self.compare is None else self.compare(units)
 
 
 @dataclass(frozen=True)
-class OfDraw:
+class DrawWork(Work):
     """Calls on one draw, of claims that are about no model."""
 
     measure: Callable[..., Measured]
     draw: int
-    calls: tuple[Call, ...]
 
     @property
     def name(self) -> str:
         """Name of the file that keeps the results; claims with one measure (a claim and its rivals) share it."""
-        return f"draws/{hashlib.sha256(name_of(self.measure).encode()).hexdigest()[:16]}-{self.draw}"
-
-    def fingerprint(self, step: int | None) -> str:
-        """A draw is nothing but its number."""
-        return ""
+        return f"draws/{_hash(name_of(self.measure))}-{self.draw}"
 
     def load(self, step: int | None) -> int:
-        """The number of the draw that calls are on."""
+        """The number of the draw."""
         return self.draw
-
-    def take(self, call: Call, on: int) -> Measured:
-        """The result of one call."""
-        return call.measure(on, **dict(call.factors))
 
 
 @dataclass(frozen=True)
-class OfModel:
-    """Calls on one language model, which is loaded once for all of them; its name may carry a revision."""
+class ModelWork(Work):
+    """Calls on one language model, whose name may carry a revision."""
 
     source: str
     device: str
     dtype: str
-    calls: tuple[Call, ...]
 
     @property
     def name(self) -> str:
         """Name of the file that keeps the results."""
-        return f"models/{hashlib.sha256(f'{self.source} {self.dtype}'.encode()).hexdigest()[:16]}"
+        return f"models/{_hash(f'{self.source} {self.dtype}')}"
 
     def fingerprint(self, step: int | None) -> str:
         """Changes with the model's files or its package, with the device, and with the library that reads it."""
         return f"{fingerprint(self.source)} on {self.device} by transformers {version('transformers')}"
 
     def load(self, step: int | None) -> HookedModel:
-        """The model that calls are on."""
+        """The language model."""
         return named_language_model(self.source, device=self.device, dtype=self.dtype)
 
-    def take(self, call: Call, on: HookedModel) -> Measured:
-        """The result of one call."""
-        return call.measure(on, **dict(call.factors))
+
+def control_work(claim: Claim) -> dict[str, list[ControlWork]]:
+    """The cases of every control of a claim that plants something."""
+    planting = [(control, control.plant) for control in claim.controls if control.plant is not None]
+    return {c.name: [ControlWork(plant, case, claim.compare) for case in range(c.n)] for c, plant in planting}
 
 
-Work = OfRun | OfPlant | OfDraw | OfModel
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 Results = dict[str, dict[str, Measured]]
 """Measurements by the name of the work and the key of the call."""
 
 
-def merged(work: Sequence[Work]) -> list[Work]:
+def merge_work(work: Sequence[Work]) -> list[Work]:
     """One piece a name, with the calls of all, so that a model is read once; runs of one task come together."""
     found: dict[str, Work] = {}
     for piece in work:
         before = found.get(piece.name)
         calls = piece.calls if before is None else (*before.calls, *piece.calls)
         found[piece.name] = replace(piece, calls=tuple(dict.fromkeys(calls)))
-    return sorted(found.values(), key=lambda piece: repr(piece.run.spec.task) if isinstance(piece, OfRun) else "")
+    return sorted(found.values(), key=lambda piece: repr(piece.run.spec.task) if isinstance(piece, RunWork) else "")
 
 
 def measure_all(
@@ -296,7 +246,7 @@ def measure_all(
     """
     results: Results = {}
     for piece in work:
-        if isinstance(piece, OfModel):
+        if isinstance(piece, ModelWork):
             results[piece.name] = do(piece, store=store)
             if report:
                 report(piece)
@@ -318,12 +268,11 @@ def do(piece: Work, *, store: Path | None) -> dict[str, Measured]:
     file = None if store is None else store / f"{piece.name}.json"
     kept = {} if file is None else _read(file)
     steps = {step: piece.fingerprint(step) for step in {call.step for call in piece.calls}}
-    code = {call: f" {piece.code(call)}" if isinstance(piece, OfPlant) else "" for call in piece.calls}
-    stamps = {call: f"{instrument()} {steps[call.step]}{code[call]}" for call in piece.calls}
+    stamps = {call: f"{instrument()} {steps[call.step]}{piece.code(call)}" for call in piece.calls}
     missing = [call for call in piece.calls if kept.get(call.key, {}).get("stamp") != stamps[call]]
     if missing:
         written, new = monotonic(), {}
-        for i, (call, measured) in enumerate(_taken(piece, missing), 1):
+        for i, (call, measured) in enumerate(_measure_calls(piece, missing), 1):
             new[call.key] = {"stamp": stamps[call], "measured": measured}
             if file is not None and (i == len(missing) or monotonic() - written > KEPT_EVERY):
                 write_atomically(file, json.dumps(_read(file) | new).encode(), shared=True)  # others add to it too
@@ -338,7 +287,7 @@ def do(piece: Work, *, store: Path | None) -> dict[str, Measured]:
     }
 
 
-def _taken(piece: Work, calls: Sequence[Call]) -> Iterator[tuple[Call, dict[str, float | list[float]]]]:
+def _measure_calls(piece: Work, calls: Sequence[Call]) -> Iterator[tuple[Call, dict[str, float | list[float]]]]:
     """Some calls with their results; those on one model together, since what is kept with it serves them all."""
     for step in dict.fromkeys(call.step for call in calls):
         on: Any = piece.load(step)
@@ -353,23 +302,104 @@ def instrument() -> str:
     return " ".join([f"numbers-{NUMBERS}", *(version(package) for package in RESTS_ON)])
 
 
-def _digest(sources: Iterable[Path]) -> str:
-    """The digest of the contents of files, in their order; one that is not there counts as such."""
-    digest = hashlib.sha256()
-    for file in sources:
-        content = file.read_bytes() if file.exists() else None
-        digest.update(f"{None if content is None else len(content)};".encode() + (content or b""))
-    return digest.hexdigest()[:32]
-
-
 def _read(file: Path) -> dict[str, dict[str, Any]]:
     """The results of this instrument that the file keeps, by key, with its stamp; nothing if it cannot be read."""
     try:
         content = json.loads(file.read_text())
-        return {key: entry for key, entry in content.items() if entry["stamp"].startswith(f"{instrument()} ")}
+        return {key: entry for key, entry in content.items() if _is_current(entry)}
     except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
         return {}
 
 
 def _plain(measured: Measured) -> dict[str, float | list[float]]:
     return {name: np.asarray(value, dtype=float).tolist() for name, value in measured.items()}
+
+
+LEFT_FOR = 3600.0
+"""Seconds after which nobody is writing an incomplete file any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFile:
+    """A file of a store: what was measured of one run, control, draw or language model.
+
+    `name` is that of its work. It holds `current` results, which this version of the library reads, and `other` ones,
+    which it measures again. `problem` says why it cannot be read; it is `foreign` if it is whole and something else
+    than measurements.
+    """
+
+    path: Path
+    name: str
+    n_bytes: int
+    current: int = 0
+    other: int = 0
+    problem: str = ""
+    foreign: bool = False
+
+
+def stored_files(store: Path) -> list[StoredFile]:
+    """The files of a store, by name; raises InputError where nothing was measured there."""
+    if not store.is_dir():
+        raise InputError(f"{store} is no directory; a store is OUT/measured of `claims run`, or what --store named")
+    files = [file for file in sorted(store.rglob("*.json")) if not file.name.startswith(".")]
+    if not files:
+        raise InputError(f"{store} holds no measurements")
+    return [_look_into(file, store) for file in files]
+
+
+def incomplete(store: Path) -> list[Path]:
+    """Files that killed processes left behind, and nobody is writing any more."""
+    dotted = [file for file in sorted(store.rglob(".*.json.*")) if file.is_file()]
+    return [file for file in dotted if time() - file.stat().st_mtime > LEFT_FOR]
+
+
+def clean(files: Sequence[StoredFile], store: Path, *, others: bool = False) -> list[Path]:
+    """Remove files that cannot be read, and what killed processes left behind; return what was removed or shortened.
+
+    With `others`, results of other versions of the library go too; other users may still want them. Raises InputError,
+    and removes nothing, where something else lies there too, so that it may be no store.
+    """
+    if foreign := [each.path for each in files if each.foreign]:
+        raise InputError(f"{store} is no store of measurements: {foreign[0]} holds something else; nothing was removed")
+    damaged, left = [each.path for each in files if each.problem], incomplete(store)
+    for file in (*damaged, *left):
+        file.unlink(missing_ok=True)
+    shortened = [each.path for each in files if others and each.other and not each.problem]
+    for path in shortened:
+        current = _read(path)
+        if current:
+            write_atomically(path, json.dumps(current).encode(), shared=True)
+        else:
+            path.unlink(missing_ok=True)
+    return [*damaged, *shortened, *left]
+
+
+def _look_into(file: Path, store: Path) -> StoredFile:
+    found = StoredFile(path=file, name=file.relative_to(store).with_suffix("").as_posix(), n_bytes=file.stat().st_size)
+    try:
+        content = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        return replace(found, problem=f"no JSON: {error}")
+    problem = "holds something else than measurements"
+    if not isinstance(content, dict) or not all(map(_is_stamped, content.values())):
+        return replace(found, problem=problem, foreign=True)
+    entries = list(content.values())
+    measured = [entry.get("measured") for entry in entries]
+    if not all(isinstance(each, dict) and _are_numbers(list(each.values())) for each in measured):
+        return replace(found, problem=problem)
+    current = sum(map(_is_current, entries))
+    return replace(found, current=current, other=len(entries) - current)
+
+
+def _is_stamped(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("stamp"), str)
+
+
+def _is_current(entry: Any) -> bool:
+    return entry["stamp"].startswith(f"{instrument()} ")
+
+
+def _are_numbers(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_are_numbers, value))
+    return isinstance(value, int | float) and not isinstance(value, bool)
