@@ -24,6 +24,7 @@ from mnemoscope.cli.provenance import pieces
 from mnemoscope.core.batch import Batch
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
+from mnemoscope.models.zoo import INSTALL, missing
 from mnemoscope.report.reporting import report_of, view_of
 from mnemoscope.report.rulings import (
     UNJUDGED,
@@ -53,7 +54,8 @@ def answered_by_zoo(claims: Sequence[Claim], runs: Sequence[Run]) -> tuple[list[
         without = [claim.id for claim in absent if claim.system == system]
         some = f"{', '.join(without)} {'is' if len(without) == 1 else 'are'}"
         which = f"the claims on {system} are" if len(without) == len(of_system) else some
-        sentences.append(f"the zoo holds no models that {which} about; train some, and name them with --runs")
+        bring = f"{INSTALL} brings some" if missing() else "train some, and name them with --runs"
+        sentences.append(f"the zoo holds no models that {which} about; {bring}")
     return [claim for claim in claims if claim not in absent], sentences
 
 
