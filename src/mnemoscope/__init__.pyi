@@ -68,6 +68,7 @@ from .models.language.conversion import language_model as language_model
 from .models.run import Run as Run
 from .models.run import find_runs as find_runs
 from .models.run import open_run as open_run
+from .report.attention_page import attention as attention
 from .report.task_report import REPORTS as REPORTS
 from .report.task_report import TaskReport as TaskReport
 from .run.local import train_many as train_many

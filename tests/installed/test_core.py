@@ -1,4 +1,4 @@
-"""The core wheel alone: small, with runs for the first minutes, and a way to the others. It is tried before the data."""
+"""The core wheel alone: small, with runs for the first minutes, and a way to the others. It precedes the data."""
 
 import pytest
 

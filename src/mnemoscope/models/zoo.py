@@ -20,13 +20,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.guests import directory, guests, location, owner
-from mnemoscope.core.presets import SYSTEMS, in_words, label_of
-from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.files import user_cache, write_atomically
+
+if TYPE_CHECKING:
+    from mnemoscope.core.specification import RunSpec  # takes torch along
 
 WORD = "zoo"
 """The word for the zoo where a run directory is expected."""
@@ -102,8 +104,10 @@ def _distributions() -> list[Path]:
     return [place for point in points if (place := location(point.value)) is not None]
 
 
-def planned(system: str) -> Mapping[str, Mapping[int, RunSpec]]:
+def planned(system: str) -> "Mapping[str, Mapping[int, RunSpec]]":
     """The runs behind the verdicts on a system that are packed, by label and seed."""
+    from mnemoscope.core.presets import SYSTEMS, label_of
+
     plan: dict[str, dict[int, RunSpec]] = {}
     for part in SYSTEMS.get(system).judged:
         for spec in part.specs() if part.packed else ():
@@ -113,6 +117,8 @@ def planned(system: str) -> Mapping[str, Mapping[int, RunSpec]]:
 
 def missing() -> list[str]:
     """The configurations behind the verdicts on mnemoscope's own systems that are not installed."""
+    from mnemoscope.core.presets import SYSTEMS, label_of
+
     parts = [part for name in SYSTEMS.names() for part in SYSTEMS.get(name).judged if part.packed]
     firsts = [spec for part in parts for spec in part.specs(part.seeds[:1])]
     ours = {label_of(spec) for spec in firsts if type(spec.task).__module__.startswith(OURS)}
@@ -146,6 +152,8 @@ def _file(label: str) -> Path:
     """The file of a configuration's archive; an earlier label, with a digest of changes, will do too."""
     files = _files()
     if label not in files and (parts := _DIGEST.fullmatch(label)):
+        from mnemoscope.core.presets import in_words
+
         label = f"{in_words().get(parts[1], parts[1])}-{parts[2]}"
     if label not in files and label in missing():
         raise InputError(f"{WORD}:{label} is not installed; {INSTALL} brings it")
