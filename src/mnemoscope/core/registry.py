@@ -4,7 +4,7 @@ A registry asks every guest when it first meets a name that it does not know, so
 without an entry in a central list.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -20,10 +20,14 @@ class Registry(Generic[T]):
 
     kind: str
     part: str
+    check: Callable[[str, T], None] | None = None
+    """Refuses an item that cannot be registered under that name, with an InputError."""
     _items: dict[str, T] = field(default_factory=dict)
 
     def add(self, name: str, item: T) -> T:
-        """Register `item`; InputError where the name is taken by a different one."""
+        """Register `item`; InputError where the name is taken by a different one, or the item is not of the kind."""
+        if self.check is not None:
+            self.check(name, item)
         if self._items.get(name, item) != item:
             raise InputError(f"{self.kind} name {name!r} is taken; choose another")
         self._items[name] = item

@@ -89,10 +89,11 @@ def attention(
     """
     if step is not None and not isinstance(model, Run):
         raise InputError(f"step is for runs; got step={step} and a model: open the run and give that")
-    examples = _examples_of_task(model, sequences, step) if isinstance(model, Run | Subject) else None
-    if examples is None:
+    if not isinstance(model, Run | Subject):
         examples = _examples_of_model(model, sequences, symbols)
-    elif symbols is not None:
+    elif symbols is None:
+        examples = _examples_of_task(model, sequences, step)
+    else:
         raise InputError("symbols are for a model without a task; a task names its tokens")
     if layers is not None:
         for layer in layers:
