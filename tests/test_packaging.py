@@ -1,6 +1,7 @@
 """What the wheels hold: files that are not Python only if a pattern of `package-data` matches them; sizes; version."""
 
 import importlib.util
+import json
 import subprocess
 import tomllib
 import zlib
@@ -68,6 +69,12 @@ def test_the_archives_of_each_system_are_within_its_budget(building):
 
 def size_of(file: Path) -> int:
     return file.stat().st_size
+
+
+def test_the_names_of_all_runs_are_those_of_the_archives():
+    """`models.zoo` tells by this file what is not installed."""
+    names = json.loads((PACKAGE / "systems" / "zoo.json").read_text())
+    assert names == sorted(file.stem for file in PACKAGE.glob("systems/*/zoo/*.zip"))
 
 
 def test_the_extra_brings_every_distribution_of_runs(building):

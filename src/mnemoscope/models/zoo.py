@@ -13,6 +13,7 @@ does no harm when two processes unpack at once, when one of them is killed, or w
 
 import hashlib
 import io
+import json
 import os
 import re
 import tempfile
@@ -38,7 +39,8 @@ GROUP = "mnemoscope.zoo"
 """Entry points of this group name packages that hold archives."""
 INSTALL = 'pip install "mnemoscope[zoo]"'
 """The command that brings the archives of mnemoscope's own systems."""
-OURS = "mnemoscope.systems."
+_OURS = Path(__file__).parents[1] / "systems" / "zoo.json"
+"""Names of all configurations of mnemoscope's own systems: what is not installed is known without an import."""
 SEAL = 64
 """Length of the digest at the end of an archive."""
 
@@ -117,12 +119,7 @@ def planned(system: str) -> "Mapping[str, Mapping[int, RunSpec]]":
 
 def missing() -> list[str]:
     """The configurations behind the verdicts on mnemoscope's own systems that are not installed."""
-    from mnemoscope.core.presets import SYSTEMS, label_of
-
-    parts = [part for name in SYSTEMS.names() for part in SYSTEMS.get(name).judged if part.packed]
-    firsts = [spec for part in parts for spec in part.specs(part.seeds[:1])]
-    ours = {label_of(spec) for spec in firsts if type(spec.task).__module__.startswith(OURS)}
-    return sorted(ours - _files().keys())
+    return sorted(set(json.loads(_OURS.read_text())) - _files().keys())
 
 
 def not_installed() -> str | None:

@@ -1,0 +1,6 @@
+"""`python -m mnemoscope`: the command line."""
+
+from mnemoscope.cli import main
+
+if __name__ == "__main__":
+    main()
