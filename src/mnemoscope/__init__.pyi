@@ -68,6 +68,7 @@ from .models.run import Run as Run
 from .models.run import find_runs as find_runs
 from .models.run import open_run as open_run
 from .models.subjects import Subject as Subject
+from .report.attention_page import attention as attention
 from .report.task_report import REPORTS as REPORTS
 from .report.task_report import TaskReport as TaskReport
 from .run.executor import train_many as train_many

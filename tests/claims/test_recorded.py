@@ -15,7 +15,7 @@ from mnemoscope.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 NOT_TRIED = {"L1", "L2"}
-"""They ask for models that are too large: `README.md` says so."""
+"""They ask for models that are too large: `docs/outcomes.md` says so."""
 
 
 def reported() -> dict[str, tuple[str, int, int, str]]:
@@ -61,8 +61,8 @@ def _ours(name: str) -> bool:
     return place is not None and ROOT in place.resolve().parents
 
 
-def test_the_readme_counts_them_alike():
-    text = " ".join((ROOT / "README.md").read_text().split())
+def test_the_page_of_outcomes_counts_them_alike():
+    text = " ".join((ROOT / "docs" / "outcomes.md").read_text().split())
     of = {id: CLAIMS.get(id).system for id in recorded_verdicts()}
     counts = Counter((of[id], verdict.outcome) for id, verdict in recorded_verdicts().items())
     tiny = [counts["tiny-recall", outcome] for outcome in ("SUPPORTED", "REFUTED", "MIXED")]

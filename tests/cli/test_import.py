@@ -1,5 +1,6 @@
 """`--import`: a task that is not installed, in every process, from any directory."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS, SYSTEMS
 from mnemoscope.core.specification import TASKS
+from mnemoscope.models.run import open_run
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "copy_task.py"
 SHORT = ["--set", "recipe.n_steps=4", "recipe.metrics_every=2"]
@@ -62,6 +64,24 @@ def test_commands_in_processes_of_their_own_know_the_guests(tmp_path):
     assert "copying" in mnemoscope("evaluate", "runs", "--n-samples", "20", *options)
     (tmp_path / "config.yaml").write_text(f"import: [{EXAMPLE}]\nevaluate: {{n_samples: 20, jobs: 2}}\n")
     assert "copying" in mnemoscope("evaluate", "runs", "--config", "config.yaml")
+
+
+@pytest.mark.usefixtures("as_found")
+def test_runs_remember_the_file_that_brought_their_task(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main(["train", "--preset", "copy-small", "--seeds", "0", "--import", str(EXAMPLE), *SHORT])
+    [file] = tmp_path.glob("runs/*/seed-00/run.json")
+    assert json.loads(file.read_text())["guest"] == str(EXAMPLE)
+    capsys.readouterr()
+    TASKS._items.pop("copy")
+    guests._invited.clear()
+    with pytest.raises(InputError, match=rf"; the run was trained with --import {EXAMPLE}: give it again"):
+        open_run(file.parent)
+    content = json.loads(file.read_text())
+    del content["guest"]
+    file.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="; a task of your own is found with --import FILE"):
+        open_run(file.parent)
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,7 @@ def test_the_zoo_without_a_system_is_said_in_a_sentence(place, monkeypatch, tiny
 
     monkeypatch.setenv("MNEMOSCOPE_CACHE", str(place / "cache"))
     monkeypatch.setattr(zoo, "folders", lambda: [place / "archives"])
+    monkeypatch.setattr(zoo, "missing", list)
     assert "no trained runs come with the installed systems" in refused(["claims", "run", "B1", "--zoo"], capsys)
     pack([tiny], place / "archives")
     error = refused(["claims", "run", "B1", "--zoo"], capsys)

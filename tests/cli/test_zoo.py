@@ -40,6 +40,7 @@ def elsewhere(tmp_path, monkeypatch, as_installed):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(zoo, "folders", lambda: [tmp_path / "archives"])
+    monkeypatch.setattr(zoo, "missing", list)
     monkeypatch.setattr(zoo, "folder", lambda module: tmp_path / "archives")
 
 

@@ -1,11 +1,15 @@
 import sys
+from dataclasses import dataclass
 from importlib.metadata import entry_points
+from typing import ClassVar
 
 import pytest
 
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.guests import Registry
+from mnemoscope.core.specification import TASKS
+from mnemoscope.core.task import BaseTask
 
 
 def test_a_name_stands_for_one_item():
@@ -66,6 +70,44 @@ def test_a_file_is_a_guest(tmp_path, monkeypatch):
     assert guests.sources("file_made_for_registry_test") == [file]
     assert guests.invite(str(file)) is sys.modules["file_made_for_registry_test"]
     del sys.modules["file_made_for_registry_test"]
+
+
+def test_a_file_may_import_a_file_beside_it_and_lie_on_the_path(tmp_path, monkeypatch):
+    """As `--import claim.py` with `PYTHONPATH=.` does; a folder that was added for one file hides no other."""
+    monkeypatch.setattr(guests, "_invited", {})
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(guests, "_folders", set())
+    for place, value in (("first", 1), ("second", 2)):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / f"beside_{place}.py").write_text(f"VALUE = {value}\n")
+        (tmp_path / place / "claim_for_registry_test.py").write_text(f"from beside_{place} import VALUE\n")
+        assert value == guests.invite(str(tmp_path / place / "claim_for_registry_test.py")).VALUE
+        del sys.modules["claim_for_registry_test"], sys.modules[f"beside_{place}"]
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), *sys.path])
+    assert guests.invite(str(tmp_path / "first" / "claim_for_registry_test.py")).VALUE == 1
+    del sys.modules["claim_for_registry_test"], sys.modules["beside_first"]
+
+
+class Empty:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizeless(BaseTask):
+    name: ClassVar[str] = "sizeless"
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "lacks"),
+    [
+        ("empty", Empty, "Empty has no name, references"),
+        ("sizeless", Sizeless, "Sizeless has no d_vocab, n_ctx, sample:"),
+    ],
+)
+def test_a_class_that_is_no_task_is_refused(name, task, lacks):
+    with pytest.raises(InputError, match=f"must be a frozen dataclass with all that ms.Task lists; {lacks}"):
+        TASKS.add(name, task)
+    assert name not in TASKS.names()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The package as a user has it: its wheel, built from the sources and installed into an environment of its own.
+"""The package as a user has it: its wheels, built from the sources and installed into an environment of its own.
 
 With TransformerLens as in `constraints.txt`, or of the version that the variable TRANSFORMER_LENS names.
 """
@@ -17,6 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "src")
+PIP = ("-m", "pip", "--disable-pip-version-check", "-q")
 LEFT_OUT = shutil.ignore_patterns("*.egg-info", "__pycache__")
 """What an earlier installation left among the sources; a list of files in there would add files to the wheel."""
 HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
@@ -27,9 +28,11 @@ VERSION = "from importlib.metadata import version; print(version('transformer-le
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """A virtual environment that holds the wheel."""
+    """A virtual environment that holds the wheels."""
 
     path: Path
+    wheels: Path
+    """The folder with the wheels."""
 
     def run(
         self, words: Sequence[str], where: Path, variables: Mapping[str, str] | None = None
@@ -44,7 +47,19 @@ class Installation:
 
 
 @pytest.fixture(scope="session")
-def installation(tmp_path_factory) -> Installation:
+def installation(core: Installation) -> Installation:
+    """The environment with the trained runs too, as `pip install "mnemoscope[zoo]"` makes it."""
+    command = [sys.executable, str(ROOT / "distributions" / "build_zoo.py"), str(core.wheels)]
+    subprocess.run(command, check=True)
+    [wheel] = core.wheels.glob("mnemoscope-*.whl")
+    here = ["--no-index", "--find-links", str(core.wheels)]
+    subprocess.run([core.path / "bin" / "python", *PIP, "install", *here, f"{wheel}[zoo]"], check=True)
+    return core
+
+
+@pytest.fixture(scope="session")
+def core(tmp_path_factory) -> Installation:
+    """The environment with the core wheel only, until `installation` adds the runs."""
     place = tmp_path_factory.mktemp("installed")
     sources, wheels = place / "sources", place / "wheels"
     sources.mkdir()
@@ -53,8 +68,7 @@ def installation(tmp_path_factory) -> Installation:
             shutil.copytree(ROOT / name, sources / name, ignore=LEFT_OUT)
         else:
             shutil.copy(ROOT / name, sources / name)
-    pip = ["-m", "pip", "--disable-pip-version-check", "-q"]
-    subprocess.run([sys.executable, *pip, "wheel", str(sources), "--no-deps", "-w", str(wheels)], check=True)
+    subprocess.run([sys.executable, *PIP, "wheel", str(sources), "--no-deps", "-w", str(wheels)], check=True)
     [wheel] = wheels.glob("*.whl")
     venv.create(place / "env", with_pip=True)
     python = place / "env" / "bin" / "python"
@@ -62,7 +76,7 @@ def installation(tmp_path_factory) -> Installation:
     if line := os.environ.get("TRANSFORMER_LENS"):
         constraints = re.sub("(?m)^transformer-lens==.*$", f"transformer-lens=={line}", constraints)
     (place / "constraints.txt").write_text(constraints)
-    subprocess.run([python, *pip, "install", "-c", str(place / "constraints.txt"), str(wheel)], check=True)
+    subprocess.run([python, *PIP, "install", "-c", str(place / "constraints.txt"), str(wheel)], check=True)
     found = subprocess.run([python, "-c", VERSION], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     assert line in (None, found)
-    return Installation(path=place / "env")
+    return Installation(path=place / "env", wheels=wheels)

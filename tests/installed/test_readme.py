@@ -1,4 +1,4 @@
-"""The README in its own order, as somebody runs it who has installed the package: no line may fail."""
+"""The README, then the page of commands, in their own order, as an installed package runs them: no line may fail."""
 
 import re
 import shlex
@@ -9,9 +9,9 @@ from tests.installed.conftest import ROOT
 
 pytestmark = pytest.mark.installed
 
-README = (ROOT / "README.md").read_text()
-SNIPPET = re.findall(r"```python\n(.*?)```", README, re.S)[0]
-BLOCKS = re.findall(r"```console\n(.*?)```", README, re.S)
+PAGES = [(ROOT / name).read_text() for name in ("README.md", "docs/command_line.md")]
+EXAMPLE, SNIPPET = [re.findall(r"```python\n(.*?)```", page, re.S)[0] for page in PAGES]
+BLOCKS = [block for page in PAGES for block in re.findall(r"```console\n(.*?)```", page, re.S)]
 LINES = [
     line.split("#")[0].strip() for block in BLOCKS for line in block.splitlines() if line.startswith("mnemoscope ")
 ]
@@ -58,6 +58,8 @@ def test_the_readme_in_its_own_order_in_an_empty_directory(installation, tmp_pat
     browser = shlex.join([str(installation.path / "bin" / "python"), str(scripts / "browser.py"), "%s"])
     result = installation.run(["python", str(scripts / "snippet.py")], place, {"BROWSER": f"{browser} &"})
     assert result.returncode == 0, result.stdout
+    result = installation.run(["python", "-c", EXAMPLE], place)
+    assert "L0H1" in result.stdout, result.stdout
     state = place / "runs" / "v3-quick" / "seed-00" / "last.safetensors"
     trained = state.stat().st_mtime_ns
     assert "Plotly.newPlot" in (place / "shown.html").read_text()

@@ -6,13 +6,13 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.cli.commands.zoo import planned
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import SYSTEMS, preset
 from mnemoscope.models import zoo
@@ -24,11 +24,9 @@ from mnemoscope.run.sweep import run_path
 from mnemoscope.training.loop import train
 from tests.support import contents, flip, random_model, small_spec
 
-LIMIT = 97_000_000
-"""Bytes that the archives may take together: a package index takes 104 million a file."""
 UNPACK = """
 import sys; from pathlib import Path; from mnemoscope.models import zoo
-zoo.folders = lambda: [Path(sys.argv[1])]; print(*zoo.shipped("zoo"), sep="\\n")
+zoo.folders = lambda: [Path(sys.argv[1])]; zoo.missing = list; print(*zoo.shipped("zoo"), sep="\\n")
 """
 
 
@@ -45,8 +43,15 @@ def packed(trained, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def archives(packed, tmp_path, monkeypatch) -> Path:
-    """A zoo of one configuration, and nothing unpacked."""
+def archives(alone, monkeypatch) -> Path:
+    """A zoo of one configuration from which nothing is missing."""
+    monkeypatch.setattr(zoo, "missing", list)
+    return alone
+
+
+@pytest.fixture
+def alone(packed, tmp_path, monkeypatch) -> Path:
+    """A zoo of one configuration, without the others, and nothing unpacked."""
     (tmp_path / "archives").mkdir()
     shutil.copy(packed, tmp_path / "archives")
     monkeypatch.setattr(zoo, "folders", lambda: [tmp_path / "archives"])
@@ -335,8 +340,12 @@ def test_one_run_is_not_several(archives, trained):
         open_run("zoo")
 
 
-def test_an_empty_zoo_says_so(archives):
-    next(archives.glob("*.zip")).unlink()
+def test_an_empty_zoo_says_so(alone, monkeypatch):
+    next(alone.glob("*.zip")).unlink()
+    for word in ("zoo", "zoo:v1-published"):
+        with pytest.raises(InputError, match=r'not installed; pip install "mnemoscope\[zoo\]" brings'):
+            find_runs(word)
+    monkeypatch.setattr(zoo, "missing", list)
     for word in ("zoo", "zoo:v1-published"):
         with pytest.raises(InputError, match="no trained runs come with the installed systems"):
             find_runs(word)
@@ -350,6 +359,32 @@ def test_a_directory_of_that_name_is_not_taken_for_it(archives, trained, tmp_pat
     assert len(find_runs("zoo:")) == 3
     assert find_runs(tmp_path / "zoo") == [open_run(tmp_path / "zoo" / "mine")]
     assert {run.path for run in find_runs(".")} >= {Path("zoo/mine")}
+
+
+def test_a_run_that_is_not_installed_is_named_with_the_command_that_brings_it(alone, trained, monkeypatch):
+    brings = r'pip install "mnemoscope\[zoo\]" brings'
+    for word in ("zoo:v3-published", "zoo:k-hop-4-quick/seed-16", "zoo:v3+914f44-published"):
+        with pytest.raises(InputError, match=rf"^zoo:[\w-]+ is not installed; {brings} it$"):
+            open_run(word)
+    with pytest.raises(InputError, match=rf"60 configurations are not installed; {brings} them \(installed: zoo:d4"):
+        find_runs("zoo")
+    assert len(find_runs(f"zoo:{trained[0].label}")) == 3
+    monkeypatch.setattr(zoo, "_distributions", lambda: [alone])
+    assert len(find_runs("zoo")) == 3, "with some data installed the word stands for what there is"
+
+
+def test_the_archives_of_an_installed_distribution_are_found(packed, tmp_path, monkeypatch):
+    """The package of a distribution of data holds them, and need not be imported."""
+    package = tmp_path / "mnemoscope_zoo_example"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise AssertionError")
+    shutil.copy(packed, package)
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [EntryPoint(name="example", value=package.name, group=zoo.GROUP)]
+    monkeypatch.setattr(zoo, "entry_points", lambda group: points if group == zoo.GROUP else [])
+    monkeypatch.setattr(zoo, "guests", tuple)
+    assert zoo.labels() == [packed.stem]
+    assert zoo.not_installed() is None
 
 
 # ---- compact archives
@@ -369,6 +404,7 @@ def test_a_compact_archive_keeps_what_was_learned_and_what_was_measured(trained,
     assert small.stat().st_size < 0.7 * pack(runs, tmp_path / "whole").stat().st_size
     monkeypatch.setattr(zoo, "folders", lambda: [tmp_path / "archives"])
     monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(zoo, "missing", list)
     for run, original in zip(find_runs("zoo"), runs, strict=True):
         assert (run.steps, run.finished) == ((60,), True)
         assert run.trajectory().identical(original.trajectory())
@@ -394,8 +430,8 @@ def test_a_compact_checkpoint_of_another_model_is_refused(trained, tmp_path):
 
 
 def test_what_is_shipped_is_planned_and_nothing_else_is_missing():
-    plan = {label: runs for system in SYSTEMS.names() for label, runs in planned(system).items()}
-    compact = {label for name in SYSTEMS.names() if SYSTEMS.get(name).compact for label in planned(name)}
+    plan = {label: runs for system in SYSTEMS.names() for label, runs in zoo.planned(system).items()}
+    compact = {label for name in SYSTEMS.names() if SYSTEMS.get(name).compact for label in zoo.planned(name)}
     shipped = {label: sorted(specs) for label, specs in plan.items()}
     assert zoo.labels() == sorted(shipped)
     assert all(file.suffix == ".zip" for folder in zoo.folders() for file in folder.glob("*"))
@@ -411,10 +447,6 @@ def test_what_is_shipped_is_planned_and_nothing_else_is_missing():
         first, *others = archive.steps.items()
         assert first == (f"seed-{seeds[0]:02d}", recipe.checkpoints)
         assert dict(others) == {f"seed-{seed:02d}": (recipe.n_steps,) for seed in seeds[1:]}
-
-
-def test_what_is_shipped_is_small():
-    assert 0 < sum(file.stat().st_size for folder in zoo.folders() for file in folder.glob("*.zip")) <= LIMIT
 
 
 def test_what_is_shipped_holds_no_path_of_a_machine():

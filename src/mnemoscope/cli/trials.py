@@ -24,6 +24,7 @@ from mnemoscope.cli.provenance import pieces
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.models.run import Run
+from mnemoscope.models.zoo import INSTALL, missing
 from mnemoscope.report.rulings import (
     UNJUDGED,
     UNJUDGED_HEADER,
@@ -78,7 +79,8 @@ def answered_by_zoo(claims: Sequence[Claim], runs: Sequence[Run]) -> tuple[list[
         without = [claim.id for claim in absent if claim.system == system]
         some = f"{', '.join(without)} {'is' if len(without) == 1 else 'are'}"
         which = f"the claims on {system} are" if len(without) == len(of_system) else some
-        sentences.append(f"the zoo holds no models that {which} about; train some, and name them with --runs")
+        bring = f"{INSTALL} brings some" if missing() else "train some, and name them with --runs"
+        sentences.append(f"the zoo holds no models that {which} about; {bring}")
     return [claim for claim in claims if claim not in absent], sentences
 
 

@@ -13,7 +13,7 @@ import importlib.util
 import logging
 import pkgutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
@@ -28,6 +28,8 @@ GROUP = "mnemoscope.systems"
 
 _invited: dict[str, str] = {}
 """Module name to what `invite` was given, in that order."""
+_folders: set[str] = set()
+"""Folders of files that were invited, from which files beside them are imported."""
 _broken: dict[str, str] = {}
 """Installed guest to what keeps it from being imported."""
 
@@ -61,6 +63,11 @@ def invite(source: str) -> ModuleType:
         raise InputError(f"--import {source} cannot be imported: {type(error).__name__}: {error}") from error
     _invited[name] = str(path.resolve()) if is_file else source
     return module
+
+
+def source_of(module: str) -> str | None:
+    """What `invite` was given for the guest that a module belongs to; None: it was not invited."""
+    return _invited.get(owner(module) or "")
 
 
 def load(part: str, of: Iterable[str] | None = None) -> None:
@@ -142,8 +149,13 @@ def _from_file(path: Path) -> ModuleType:
     there = sys.modules.get(name)
     if there is not None and Path(getattr(there, "__file__", None) or "").resolve() == path:
         return there
-    if there is not None or importlib.util.find_spec(name) is not None:
+    found = None if there is not None else importlib.util.find_spec(name)
+    place = Path(found.origin or "").resolve() if found is not None else path
+    if there is not None or (place != path and str(place.parent) not in _folders):
         raise InputError(f"--import {path}: a module {name} exists already; rename the file")
+    if str(path.parent) not in sys.path:  # a file beside it can be imported; other modules come first
+        sys.path.append(str(path.parent))
+        _folders.add(str(path.parent))
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -166,10 +178,14 @@ class Registry(Generic[T]):
 
     kind: str
     part: str
+    check: Callable[[str, T], None] | None = None
+    """Refuses an item that cannot be registered under that name, with an InputError."""
     _items: dict[str, T] = field(default_factory=dict)
 
     def add(self, name: str, item: T) -> T:
-        """Register `item`; InputError where the name is taken by a different one."""
+        """Register `item`; InputError where the name is taken by a different one, or the item is not of the kind."""
+        if self.check is not None:
+            self.check(name, item)
         if self._items.get(name, item) != item:
             raise InputError(f"{self.kind} name {name!r} is taken; choose another")
         self._items[name] = item

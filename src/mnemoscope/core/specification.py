@@ -14,7 +14,24 @@ from mnemoscope.core.guests import Registry
 from mnemoscope.core.html import html_tables
 from mnemoscope.core.protocols import Task
 
-TASKS: Registry[type] = Registry("task", "tasks")
+
+def _check_task(name: str, task: type) -> None:
+    """Refuse a class that is no task."""
+    members = [member for member in (*Task.__annotations__, *vars(Task)) if not member.startswith("_")]
+    abstract = getattr(task, "__abstractmethods__", ())
+    missing = [member for member in members if member in abstract or not hasattr(task, member)]
+    if missing or not dataclasses.is_dataclass(task):
+        lacks = f"has no {', '.join(missing)}" if missing else "is no dataclass"
+        raise InputError(
+            f"the task {name!r} must be a frozen dataclass with all that ms.Task lists; {task.__name__} {lacks}: "
+            "inherit from ms.BaseTask, which brings most of it"
+        )
+    own = getattr(task, "name", None)
+    if own != name:
+        raise InputError(f"the task {name!r} must be registered under its own name; got a class with {own!r}")
+
+
+TASKS: Registry[type] = Registry("task", "tasks", check=_check_task)
 NEWER = {"newer": True}
 """Metadata of fields that specifications did not always have: while they have their default they are left out of
 `RunSpec.to_dict`, so that what was written and registered before stays as it is.

@@ -101,6 +101,8 @@ def _portable(text: str) -> bytes:
     """The content of run.json with no path of the machine in its command."""
     content = json.loads(text)
     content["command"] = [_local(word) for word in content["command"]]
+    if "guest" in content:
+        content["guest"] = Path(content["guest"]).name
     return (json.dumps(content, indent=2) + "\n").encode()
 
 

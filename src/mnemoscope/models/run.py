@@ -11,18 +11,20 @@ import math
 import platform
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 import xarray as xr
 
+from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.html import html_table
 from mnemoscope.core.presets import PRESETS, label_of
-from mnemoscope.core.specification import RunSpec
+from mnemoscope.core.specification import TASKS, RunSpec
 from mnemoscope.core.version import __version__
 from mnemoscope.models.building import untrained, usable_device
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact, weights_digest
@@ -190,8 +192,10 @@ def create_run(path: Path, spec: RunSpec) -> Run:
             raise InputError(f"{path} holds a run with another specification; choose another directory or delete it")
         return run
     packages = ("torch", "transformer-lens")
+    guest = guests.source_of(type(spec.task).__module__)
     content = {
         **spec.to_dict(),
+        **({"guest": guest} if guest else {}),
         "versions": {
             "python": platform.python_version(),
             "mnemoscope": __version__,
@@ -230,7 +234,18 @@ def _read(path: Path) -> Run:
     try:
         return Run(path, RunSpec.from_dict(content))
     except InputError as error:
-        raise InputError(f"{path / 'run.json'}: {error}") from None
+        raise InputError(f"{path / 'run.json'}: {error}{_way_to_guest(content)}") from None
+
+
+def _way_to_guest(content: Mapping[str, Any]) -> str:
+    """The option that brings the task of a run, where none of that name is registered."""
+    task = content.get("task")
+    name = task.get("name") if isinstance(task, dict) else None
+    if name is None or name in TASKS.names():
+        return ""
+    if guest := content.get("guest"):
+        return f"; the run was trained with --import {guest}: give it again"
+    return "; a task of your own is found with --import FILE"
 
 
 def find_runs(paths: str | Path | Sequence[Path], *, without_checkpoint: bool = False) -> list[Run]:

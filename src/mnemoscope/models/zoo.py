@@ -1,4 +1,7 @@
-"""The zoo: trained runs that come with the package, one archive per configuration, unpacked on first use.
+"""The zoo: trained runs that are installed, one archive per configuration, unpacked on first use.
+
+Archives lie in the packages of systems, and in packages that distributions of data name under the entry point group
+`mnemoscope.zoo`: a few come with mnemoscope, the others with `pip install "mnemoscope[zoo]"`.
 
 `zoo` names all of them, `zoo:<configuration>` those of one configuration and `zoo:<configuration>/seed-16` one run.
 They are unpacked into a directory of the user, so that they are read like any other run directory.
@@ -14,25 +17,37 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.guests import directory, guests, location, owner
 from mnemoscope.models.files import user_cache, write_atomically
 
+if TYPE_CHECKING:
+    from mnemoscope.core.specification import RunSpec  # takes torch along
+
 WORD = "zoo"
 """The word for the zoo where a run directory is expected."""
 FOLDER = "zoo"
 """The folder of a system's package where its archives lie."""
+GROUP = "mnemoscope.zoo"
+"""Entry points of this group name packages that hold archives."""
+INSTALL = 'pip install "mnemoscope[zoo]"'
+"""The command that brings the archives of mnemoscope's own systems."""
+_OURS = Path(__file__).parents[1] / "systems" / "zoo.json"
+"""Names of all configurations of mnemoscope's own systems: what is not installed is known without an import."""
 SEAL = 64
 """Length of the digest at the end of an archive."""
 
 _NAME = re.compile(
     r"(seed-\d{2,})/(?:(?:run|trajectory)\.json|metrics\.jsonl|done|checkpoints/(\d{8})(?:\.compact)?\.safetensors)"
 )
+_DIGEST = re.compile(r"(.+\+[0-9a-f]{6})-(.+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +95,43 @@ def folder(module: str) -> Path:
 
 
 def folders() -> list[Path]:
-    """The possible places of archives: a folder of every system that is a package."""
-    return [package / FOLDER for guest in guests() if (package := location(guest)) is not None]
+    """The possible places of archives: packages that distributions name, and a folder of every system's package."""
+    packages = [package for guest in guests() if (package := location(guest)) is not None]
+    return [*_distributions(), *(package / FOLDER for package in packages)]
+
+
+def _distributions() -> list[Path]:
+    """The packages with archives that installed distributions name."""
+    points = sorted(entry_points(group=GROUP), key=lambda point: point.name)
+    return [place for point in points if (place := location(point.value)) is not None]
+
+
+def planned(system: str) -> "Mapping[str, Mapping[int, RunSpec]]":
+    """The runs behind the verdicts on a system that are packed, by label and seed."""
+    from mnemoscope.core.presets import SYSTEMS, label_of
+
+    plan: dict[str, dict[int, RunSpec]] = {}
+    for part in SYSTEMS.get(system).judged:
+        for spec in part.specs() if part.packed else ():
+            plan.setdefault(label_of(spec), {})[spec.seed] = spec
+    return plan
+
+
+def missing() -> list[str]:
+    """The configurations behind the verdicts on mnemoscope's own systems that are not installed."""
+    return sorted(set(json.loads(_OURS.read_text())) - _files().keys())
+
+
+def not_installed() -> str | None:
+    """One sentence where no distribution of trained runs is installed, with the command that brings them."""
+    absent = () if _distributions() else missing()
+    if not absent:
+        return None
+    there = ", ".join(f"{WORD}:{label}" for label in sorted(_files())) or "none"
+    return (
+        f"{WORD} stands for all trained runs, of which {len(absent)} configurations are not installed; "
+        f"{INSTALL} brings them (installed: {there})"
+    )
 
 
 def _files() -> dict[str, Path]:
@@ -96,14 +146,14 @@ def archive(label: str) -> Archive:
 
 
 def _file(label: str) -> Path:
-    """The file of a configuration's archive; its runs may say another label, with a digest, which will do too."""
+    """The file of a configuration's archive; an earlier label, with a digest of changes, will do too."""
     files = _files()
-    if "+" in label and label not in files:
-        for file in files.values():
-            with ZipFile(file) as packed:
-                content = json.loads(packed.read(next(name for name in packed.namelist() if name.endswith("run.json"))))
-            if label == f"{content['preset']}-{content['recipe']['name']}":
-                return file
+    if label not in files and (parts := _DIGEST.fullmatch(label)):
+        from mnemoscope.core.presets import names_with_words
+
+        label = f"{names_with_words().get(parts[1], parts[1])}-{parts[2]}"
+    if label not in files and label in missing():
+        raise InputError(f"{WORD}:{label} is not installed; {INSTALL} brings it")
     one_of("a configuration of the zoo", label, labels())
     return files[label]
 
@@ -131,14 +181,16 @@ def named(path: str | Path) -> bool:
 def shipped(path: str | Path) -> list[Path] | None:
     """The run directories that a word such as `zoo:<configuration>` names, unpacked; none: the path is no such word.
 
-    Raises InputError where there are no such runs, their archive is damaged, there is no place to unpack them, or `zoo`
-    is also a directory here.
+    Raises InputError where there are no such runs or they are not installed, their archive is damaged, there is no
+    place to unpack them, or `zoo` is also a directory here.
     """
     word, colon, rest = str(path).partition(":")
     if word != WORD:
         return None
     if not colon and Path(word).is_dir():
         raise InputError(f"{word} is a directory here; write {word}: for the zoo, or {Path(word).absolute()} for that")
+    if not rest and (absent := not_installed()):
+        raise InputError(absent)
     label, _, run = rest.partition("/")
     found = [archive(name) for name in ([label] if label else labels())]
     if not run:

@@ -15,7 +15,7 @@ from mnemoscope.analyses.evaluation import evaluate_splits
 from mnemoscope.analyses.predictions import predict as top_predictions
 from mnemoscope.analyses.roles import ablate_by_role, last_roles, role_prompts, roles_of, with_roles
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import in_range, one_of
+from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
@@ -40,7 +40,7 @@ class Parses(Protocol):
     """A task that reads a sequence from a text."""
 
     def parse(self, text: str) -> Batch:
-        """The sequence."""
+        """A batch of one sequence."""
         ...
 
 
@@ -89,7 +89,12 @@ def _has_roles(task: Task, seed: int) -> bool:
 def parse(task: Task, text: str) -> Batch:
     """A sequence in the task's form, or as numbers of tokens; raises InputError where the text is refused."""
     if isinstance(task, Parses):
-        return task.parse(text)
+        found = task.parse(text)
+        if not isinstance(found, Batch):
+            raise InputError(
+                f"parse of the task {task.name} must return a Batch of one sequence; got {type(found).__name__}"
+            )
+        return found
     words = text.replace(",", " ").split()
     for word in words:
         one_of("a token", word, map(str, range(task.d_vocab)))

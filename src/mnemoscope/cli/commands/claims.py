@@ -198,7 +198,7 @@ def claims_run(options: ClaimsRun) -> None:
         if not claims:
             raise InputError("; ".join(sentences))
         for sentence in sentences:
-            console.print(sentence, highlight=False)
+            console.print(sentence, highlight=False, markup=False)
     try_claims(
         claims,
         runs,

@@ -40,7 +40,8 @@ def run(options: List) -> None:
         rows = [[name, each["summary"]] for name, each in listed(options.what).items()]
         show(options.what, ("name", "what"), rows, n_text=2)
     elif options.what == _ZOO:
-        show("runs that came with the package", _ZOO_HEADER, _zoo())
+        show("trained runs that are installed", _ZOO_HEADER, _zoo())
+        _show_missing()
     elif options.what.startswith(f"{_ZOO}:") or Path(options.what).is_dir():
         _show_runs(options.what)
     else:
@@ -67,6 +68,15 @@ def _zoo() -> list[list[str]]:
             ]
         )
     return rows
+
+
+def _show_missing() -> None:
+    """One line about configurations that are not installed."""
+    from mnemoscope.cli.output import console
+    from mnemoscope.models.zoo import INSTALL, missing
+
+    if absent := missing():
+        console.print(f"{len(absent)} more configurations come with {INSTALL}", highlight=False, markup=False)
 
 
 def _show_runs(what: str) -> None:

@@ -209,11 +209,15 @@ def _try_zoo(claims: Sequence[ms.Claim], out: Path, options: Reproduce) -> list[
     """All claims over the runs that came with the package; the controls are those of the new runs."""
     from mnemoscope.cli.output import console
     from mnemoscope.cli.trials import answered_by_zoo
+    from mnemoscope.models.zoo import not_installed
 
+    if absent := not_installed():
+        console.print(f"verdicts over the zoo are left out: {absent}", highlight=False, markup=False)
+        return []
     zoo = ms.find_runs([Path("zoo")])
     there, sentences = answered_by_zoo(claims, zoo)
     for sentence in sentences:
-        console.print(sentence, highlight=False)
+        console.print(sentence, highlight=False, markup=False)
     if there:
         return _try_all(there, zoo, out, options, title="verdicts over the zoo", where=["--zoo"])
     return []

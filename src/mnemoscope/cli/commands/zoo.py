@@ -18,7 +18,7 @@ from mnemoscope.core.errors import InputError, one_of
 
 @dataclass(frozen=True, kw_only=True)
 class Zoo(Jobs):
-    """For maintainers: pack the runs behind the verdicts on a system into the archives that come with the package."""
+    """For maintainers: pack the runs behind the verdicts on a system into the archives of the zoo."""
 
     system: Positional[Annotated[str | None, NamesOf("systems")]] = None
     """Whose runs; none: those of the first system that has a default preset."""
@@ -43,7 +43,7 @@ def run(options: Zoo) -> None:
     from mnemoscope.models.packing import pack
 
     system = options.system or default_system()[0]
-    plan = planned(system)
+    plan = zoo.planned(system)
     for label in options.only:
         one_of("--only", label, plan)
     chosen, compact = options.only or tuple(plan), ms.SYSTEMS.get(system).compact
@@ -63,17 +63,6 @@ def run(options: Zoo) -> None:
     show(f"packed into {out}", ("configuration", "seeds", "kB"), rows)
     total = sum(file.stat().st_size for file in out.glob("*.zip"))
     console.print(f"{total / 1e6:.1f} MB in {out}, with what was there before", highlight=False)
-
-
-def planned(system: str) -> Mapping[str, Mapping[int, ms.RunSpec]]:
-    """The runs behind the verdicts on a system that are packed, by label and seed."""
-    from mnemoscope.core.presets import label_of
-
-    plan: dict[str, dict[int, ms.RunSpec]] = {}
-    for part in ms.SYSTEMS.get(system).judged:
-        for spec in part.specs() if part.packed else ():
-            plan.setdefault(label_of(spec), {})[spec.seed] = spec
-    return plan
 
 
 def _of_plan(label: str, specs: Mapping[int, ms.RunSpec], runs: Iterable[ms.Run], *, partly: bool) -> list[ms.Run]:

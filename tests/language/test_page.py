@@ -1,4 +1,4 @@
-"""What the README says of language models, in its order, on the packaged one; shorter."""
+"""The commands at the start of the page of claims about language models, in its order, on the packaged one; shorter."""
 
 import os
 import re
@@ -11,8 +11,8 @@ import pytest
 
 pytestmark = pytest.mark.lm
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-(BLOCK,) = re.findall(r"## Your own language model\n\n```bash\n(.*?)```", README, re.S)
+PAGE = (Path(__file__).parents[2] / "docs" / "language_claims.md").read_text()
+(BLOCK,) = re.findall(r"## Two commands\n\n```console\n(.*?)```", PAGE, re.S)
 LINES = [line.split("#")[0].split() for line in BLOCK.splitlines() if line.startswith("mnemoscope ")]
 SHORTER = {
     "claims run": "--no-sensitivity",
@@ -22,7 +22,7 @@ ONE_OF = {"language-models": "G2"}
 """One claim in place of the system's."""
 
 
-def test_the_readme_in_its_own_order(tmp_path):
+def test_the_page_in_its_own_order(tmp_path):
     assert len(LINES) == len(SHORTER)
     for _, *words in LINES:
         words = [ONE_OF.get(word, word) for word in words]

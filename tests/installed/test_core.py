@@ -1,0 +1,32 @@
+"""The core wheel alone: small, with runs for the first minutes, and a way to the others. It precedes the data."""
+
+import pytest
+
+pytestmark = pytest.mark.installed
+
+MOST_CORE, MOST_DATA = 10_000_000, 40_000_000
+
+
+def test_the_core_wheel_alone_has_runs_for_a_start_and_says_how_to_get_the_others(core, tmp_path):
+    [wheel] = core.wheels.glob("*.whl")
+    assert wheel.stat().st_size < MOST_CORE
+    result = core.run(["mnemoscope", "predict", "zoo:v3-quick/seed-16", "3 3 4 5 2 1 1 4 3"], tmp_path)
+    assert result.returncode == 0, result.stdout
+    for words, what in (
+        (["evaluate", "zoo:v3-published"], "zoo:v3-published is not installed"),
+        (["claims", "run", "T14", "--zoo"], "56 configurations are not installed"),
+    ):
+        result = core.run(["mnemoscope", *words], tmp_path)
+        assert result.returncode == 2, result.stdout
+        assert what in result.stdout
+        assert 'pip install "mnemoscope[zoo]" brings' in result.stdout
+        assert len(result.stdout.strip().splitlines()) == 1
+
+
+def test_the_data_wheels_bring_every_run(installation, tmp_path):
+    sizes = {wheel.name: wheel.stat().st_size for wheel in installation.wheels.glob("mnemoscope_zoo_*.whl")}
+    assert len(sizes) == 5
+    assert max(sizes.values()) < MOST_DATA
+    code = "from mnemoscope.models import zoo; print(len(zoo.labels()), zoo.missing(), zoo.not_installed())"
+    result = installation.run(["python", "-c", code], tmp_path)
+    assert result.stdout.splitlines()[-1] == "60 [] None"
