@@ -12,7 +12,7 @@ import pytest
 
 import mnemoscope.claims.testing.cases  # noqa: F401 (pytester forgets what its sessions import)
 from mnemoscope.claims.claim import Outcome
-from mnemoscope.cli.trials import read_verdicts
+from mnemoscope.cli.commands.claims import read_verdicts
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, shared_store
 from tests.claims.testing.planted import N_VALUES, plant
 

@@ -135,7 +135,7 @@ def test_analyses_keep_to_their_budget(name, monkeypatch):
 def test_the_measure_sees_it_where_everything_is_unembedded(name, monkeypatch):
     monkeypatch.setattr(reading, "_watched", lambda model: True)
     for module in (architecture, reading):
-        monkeypatch.setattr(module, "with_points", lambda *_: None)
+        monkeypatch.setattr(module, "transformer_with_points", lambda *_: None)
     most, allowed = taken(name, monkeypatch)
     assert most > allowed
 

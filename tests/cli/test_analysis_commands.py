@@ -98,7 +98,7 @@ def test_patch_pads_where_seeds_have_different_numbers_of_prompts():
         run.spec = SimpleNamespace(task=task, seed=seed)
         found[seed] = patch.measure(run, options)["patch_in_context"]
     measured = Measured(results={"patch_in_context": concatenate("seed", found)}, options=options, runs=[])
-    (shown,) = patch._finish("birth", measured).values()
+    (shown,) = patch.finish("birth", measured).values()
     numbers = shown.clean.notnull().all("metric").sum("prompt").values
     assert numbers[0] != numbers[1]
     assert shown.sizes["prompt"] == max(numbers)

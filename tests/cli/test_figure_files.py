@@ -19,6 +19,7 @@ WITHOUT |= {
     "export",
     "index",
     "list",
+    "new",
     "predict",
     "store clean",
     "store list",

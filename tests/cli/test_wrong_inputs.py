@@ -205,6 +205,7 @@ WRONG = [
     ("track broken/empty", f"broken/empty/{LAST} is truncated"),
     ("predict broken/changed '3 1'", f"broken/changed/{LAST} was changed after it was written"),
     ("export broken/cut", f"broken/cut/{LAST} is truncated"),
+    ("new task My_Task", "small letters, digits and hyphens, such as my-task; got 'My_Task'"),
     ("list broken/words", 'train_loss on line 1 must be a number, and is "low"'),
     # values of analyses
     ("ablate runs --step 7", "must be one of: 0, 10, 30, 60; got 7"),

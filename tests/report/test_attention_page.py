@@ -14,7 +14,7 @@ import mnemoscope as ms
 from mnemoscope.report.attention_page import SCALE, _pack
 from tests.support import random_model
 
-CALL = re.compile(r'<script>showAttention\("view-(\d+)", (\{.*?\}), "([\w+/=]*)", (\d+), (true|false)\)</script>')
+CALL = re.compile(r'<script>showAttention\("view-(\d+)", (\{.*?\}), "([\w+/=]*)", (\d+), (true|false), 1000\)</script>')
 LIBRARY = 1_400_000
 """Bytes that CircuitsVis and the style of the page take, at most."""
 

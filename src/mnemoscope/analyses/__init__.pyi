@@ -30,7 +30,6 @@ from .discovery.criteria import minimality as minimality
 from .discovery.searches import greedy as greedy
 from .discovery.searches import top_n as top_n
 from .discovery.setting import Setting as Setting
-from .discovery.setting import along as along
 from .discovery.setting import circuit as circuit
 from .discovery.setting import nodes as nodes
 from .dissociation_tables import dissociation as dissociation

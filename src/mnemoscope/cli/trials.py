@@ -1,6 +1,5 @@
 """Trials of claims with a live table, and the files that they leave."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -22,7 +21,7 @@ from mnemoscope.cli.options import WritesResults
 from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
 from mnemoscope.cli.provenance import pieces
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.errors import one_of
 from mnemoscope.models.run import Run
 from mnemoscope.models.zoo import INSTALL, missing
 from mnemoscope.report.rulings import (
@@ -49,20 +48,6 @@ def claims_named(words: Sequence[str]) -> list[Claim]:
     for word in words:
         one_of("a claim or a system", word, known)
     return [claim for claim in claims if not words or claim.id in words or claim.system in words]
-
-
-def read_verdicts(path: Path) -> list[dict[str, Any]]:
-    """The verdicts that `try_claims` has written, by its file or directory."""
-    file = path / "verdicts.json" if path.is_dir() else path
-    try:
-        content = json.loads(file.read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{file} does not exist; `mnemoscope claims run` writes one") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} holds no verdicts: {error}") from None
-    if not isinstance(content, list) or not all(isinstance(entry, dict) and "outcome" in entry for entry in content):
-        raise InputError(f"{file} holds no verdicts; `mnemoscope claims run` writes such a file")
-    return content
 
 
 MANY_TOKENS = 16

@@ -45,6 +45,8 @@ OLD_NAMES: Mapping[str, str] = {
     "mnemoscope.analyses.named_in": "mnemoscope.analyses.roles_of",
     "mnemoscope.analyses.patterns_of_sequences": "mnemoscope.analyses.named_patterns",
     "mnemoscope.judging": "mnemoscope.claims",
+    "mnemoscope.run.RecordedVerdict": "mnemoscope.claims.RecordedVerdict",
+    "mnemoscope.run.recorded_verdicts": "mnemoscope.claims.recorded_verdicts",
     "mnemoscope.sweeps": "mnemoscope.run",
     "mnemoscope.testing": "mnemoscope.claims.testing",
     "mnemoscope.viz": "mnemoscope.report",

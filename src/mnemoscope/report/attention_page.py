@@ -26,12 +26,13 @@ from mnemoscope.analyses.attention import named_patterns
 from mnemoscope.analyses.roles import with_roles
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.html import macros
 from mnemoscope.core.protocols import HookedModel, VectorTask
 from mnemoscope.core.text import prompts
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
 from mnemoscope.models.subjects import Subject
-from mnemoscope.report.page import Page
+from mnemoscope.report.page import TEMPLATES, Page
 from mnemoscope.report.plain_report import roles
 from mnemoscope.report.task_report import report_of
 
@@ -39,22 +40,8 @@ MAX_WEIGHTS = 40_000_000
 """Weights of attention that a page may hold: 144 heads on 512 tokens, which a browser still shows."""
 SCALE = 1000
 """Weights are kept in units of 1 / SCALE."""
+_TEMPLATE = f"{TEMPLATES}attention.html.jinja"
 _LEAD = "Select a head to see it in full size; rows are queries, columns keys. Patterns are correlational."
-_UNPACK = """
-async function showAttention(place, properties, packed, heads, causal) {
-  const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const values = new Uint16Array(await new Response(stream).arrayBuffer());
-  const n = properties.tokens.length;
-  let at = 0;
-  const row = (query) => {
-    const end = causal ? query + 1 : n;
-    return Array.from({ length: n }, (_, key) => (key < end ? values[at++] / SCALE : 0));
-  };
-  const attention = Array.from({ length: heads }, () => Array.from({ length: n }, (_, query) => row(query)));
-  CircuitsVis.render(place, CircuitsVis.AttentionHeads, { ...properties, attention });
-}
-""".replace("SCALE", str(SCALE))
 
 
 def attention(
@@ -113,7 +100,8 @@ def attention(
     title = f"{model.label}, seed {model.spec.seed}" if isinstance(model, Run) else "Attention"
     page = Page(title, _LEAD)
     library = (files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text().replace("</script", "<\\/script")
-    page.block(f"<script>{library}</script><script>{_UNPACK}</script>")
+    unpack = (files("mnemoscope.report") / "attention.js").read_text()
+    page.block(macros(_TEMPLATE).scripts(library, unpack))
     for number, example in enumerate(examples):
         page.block(_view(example, f"view-{number}"))
     if path is not None:
@@ -180,12 +168,9 @@ def _view(example: xr.Dataset, place: str) -> str:
     shown = json.dumps({"tokens": [escape(token, quote=False) for token in tokens], **properties}).replace(
         "<", "\\u003c"
     )
-    call = f'showAttention("{place}", {shown}, "{packed}", {len(names)}, {json.dumps(causal)})'
-    caption = escape(" ".join(tokens) if len(tokens) <= 64 else f"{' '.join(tokens[:64])} … ({len(tokens)} tokens)")
-    return (
-        f'<figure><figcaption class="tokens">{caption}</figcaption><div class="view"><div id="{place}"></div></div>'
-        f"<script>{call}</script></figure>"
-    )
+    call = f'showAttention("{place}", {shown}, "{packed}", {len(names)}, {json.dumps(causal)}, {SCALE})'
+    caption = " ".join(tokens) if len(tokens) <= 64 else f"{' '.join(tokens[:64])} … ({len(tokens)} tokens)"
+    return macros(_TEMPLATE).view(place, call, caption)
 
 
 def _pack(patterns: Float[np.ndarray, "head query key"]) -> tuple[str, bool]:

@@ -51,7 +51,7 @@ def both(monkeypatch, model, batch, assigned, **arguments):
     assert is_fast(model, batch)
     fast = remove_paths(model, batch, assigned, **arguments)
     with monkeypatch.context() as patched:
-        patched.setattr(module, "represented", lambda *_: "asked for")
+        patched.setattr(module, "resumable_transformer", lambda *_: "asked for")
         assert not is_fast(model, batch)
         slow = remove_paths(model, batch, assigned, **arguments)
     same(fast, slow)

@@ -7,7 +7,7 @@ import torch
 import mnemoscope as ms
 from bracket_lab.tasks import MatchingBrackets
 from mnemoscope.claims import EFFECT, GATE, ClaimTexts
-from mnemoscope.models import constructed, untrained
+from mnemoscope.models import constructed, set_by_hand, untrained
 
 UNITS = {"brackets": ms.Configuration(preset="brackets")}
 SHALLOW = MatchingBrackets(max_depth=2)

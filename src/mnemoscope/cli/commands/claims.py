@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction
 
@@ -82,7 +83,7 @@ def claims_register(options: ClaimsRegister) -> None:
     """Write the registrations of every package that the claims belong to."""
     from mnemoscope.claims.registration import FILE, package_of, register, superseded
     from mnemoscope.cli.output import console
-    from mnemoscope.cli.trials import claims_named, read_verdicts
+    from mnemoscope.cli.trials import claims_named
 
     claims = claims_named(options.what)
     verdicts = () if options.verdicts is None else read_verdicts(options.verdicts)
@@ -225,6 +226,20 @@ def _where(options: ClaimsRun) -> list[str]:
     return words + (["--recipe", options.recipe] if options.recipe else [])
 
 
+def read_verdicts(path: Path) -> list[dict[str, Any]]:
+    """The verdicts that `try_claims` has written, by its file or directory."""
+    file = path / "verdicts.json" if path.is_dir() else path
+    try:
+        content = json.loads(file.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{file} does not exist; `mnemoscope claims run` writes one") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} holds no verdicts: {error}") from None
+    if not isinstance(content, list) or not all(isinstance(entry, dict) and "outcome" in entry for entry in content):
+        raise InputError(f"{file} holds no verdicts; `mnemoscope claims run` writes such a file")
+    return content
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClaimsDiff(Options):
     """What differs between two trials: verdicts, shares and effects, with those of rivals and sensitivity tables.
@@ -241,7 +256,6 @@ class ClaimsDiff(Options):
 def claims_diff(options: ClaimsDiff) -> None:
     """Print the differences among the claims that are in both files; raises InputError where no claim is in both."""
     from mnemoscope.cli.output import console, show
-    from mnemoscope.cli.trials import read_verdicts
     from mnemoscope.core.errors import counted
     from mnemoscope.report.rulings.differences import DIFF_HEADER, diff_rows
 
