@@ -227,9 +227,9 @@ def _where(options: ClaimsRun) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsDiff(Options):
-    """What differs between two trials: verdicts, shares and effects, with those of rivals and sensitivity tables.
+    """Compare two trials: verdicts, shares and effects, with those of rivals and sensitivity tables.
 
-    Claims that were tried in both are compared; how many are in one of them only is said.
+    Claims that were tried in both are compared; the others are counted.
     """
 
     old: Positional[Path]
