@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES += sorted((ROOT / "experiments").glob("*/README.md"))
 PAGES = [page for page in PAGES if "_build" not in page.parts and "api" not in page.parts]
 TEXTS = sorted((ROOT / "src").rglob("texts.yaml"))
 
