@@ -167,7 +167,7 @@ def test_follow_takes_tasks_with_and_without_measures_of_their_own(tiny, birth, 
     lookup, text = (dict(run.trajectory()) for run in (*find_runs("lookup"), *find_runs(f"{birth}/seed-100")))
     assert set(lookup) == {"accuracy_elimination", "accuracy_recall", "loss_elimination", "loss_recall"}
     assert {"induction_score", "feed_forward_kl"} < set(text)
-    titles = [line.split(",")[0] for line in out.splitlines() if "when measures set in" in line]
+    titles = [line.split(",")[0] for line in out.splitlines() if "onsets of measures" in line]
     assert sorted(titles) == sorted([tiny.label, Path(birth).name])
 
 

@@ -8,7 +8,17 @@ import pytest
 import mnemoscope.systems
 from mnemoscope.claims import ClaimTexts
 from mnemoscope.claims.claim import CLAIMS
-from mnemoscope.report.rulings.words import described
+from mnemoscope.report.rulings.words import described, fixed
+
+QUANTIFIED = {
+    "most": "in more than half of the",
+    "every": "in every",
+    "exists": "in at least one",
+    "mean": "on average over the",
+    "equivalence": "on average over the",
+}
+REFUTED = {**QUANTIFIED, "every": QUANTIFIED["exists"], "exists": QUANTIFIED["every"]}
+"""Against all one, and against one all."""
 
 
 @pytest.mark.parametrize("name", CLAIMS.names())
@@ -23,6 +33,22 @@ def test_a_claim_is_explained(name):
         texts = [found.procedure, found.margins, found.limits]
         texts += [text for each in found.quantities.values() for text in (each.words, each.formula)]
         assert not re.search(r"\{\w+[:}]", " ".join(texts))
+
+
+@pytest.mark.parametrize("name", CLAIMS.names())
+def test_sentences_of_a_claim_name_quantifier_margin_and_gate(name):
+    claim = CLAIMS.get(name)
+    for one in (claim, *claim.rivals):
+        said = dict(fixed(one))
+        for term, words in (("criterion", QUANTIFIED), ("refutation", REFUTED)):
+            parts = re.split(r"; | true: ", said[term].removesuffix("."))[-len(one.criteria) :]
+            for criterion, sentence in zip(one.criteria, parts, strict=True):
+                assert f"{words[criterion.quantifier]} {one.replicate}" in sentence
+                assert re.search(rf"(?:above|below|within|than) ±?{re.escape(f'{criterion.margin:g}')}\b", sentence)
+                assert len(sentence.split()) <= 30
+        if one.gate is not None:
+            assert f"{one.replicate}" in said["gate"].split(" where ")[0]
+            assert one.gate.statement in said["gate"]
 
 
 def test_every_text_belongs_to_a_claim_or_a_rival():

@@ -1,9 +1,9 @@
 """Direct logit attribution: how much each part of the model adds to a difference of logits.
 
-The final residual stream is a sum of what the parts wrote, and a difference of logits is a linear reading of it once
-the scale of the final normalisation is held at its value in this run (`residual` has the formula). The terms add up to
-the difference that the model gave; this is asserted. Elhage et al. 2021 (A Mathematical Framework for Transformer
-Circuits) read direct paths in this way, Wang et al. 2022 (Interpretability in the Wild) the logit difference.
+The final residual stream is the sum of the outputs of the parts. A difference of logits is linear in it once the scale
+of the final normalisation is held at its value in this run (`residual` has the formula). The terms add up to the
+difference that the model gave; this is asserted. Elhage et al. 2021 (A Mathematical Framework for Transformer Circuits)
+read direct paths in this way, Wang et al. 2022 (Interpretability in the Wild) the logit difference.
 
 Parts and their labels: the embeddings `embed` and `pos_embed`; every head `L0H1`, its value bias through W_O included;
 the output bias of every attention layer `L0 b_O`; every MLP `L0 MLP` without its output bias; that bias `L0 b_out`; the
@@ -229,8 +229,8 @@ def logit_attribution(
         prompts made of texts `token` is what stands at (prompt, pos), and `pos_token` what all prompts have there.
 
     Raises:
-        InputError: The model is not supported, the sequences do not fit it, shapes differ, a token or a layer is out
-            of range, the foil is the answer everywhere or missing, there are no neurons, the result would be too
+        InputError: The model is not supported, the sequences do not fit it, shapes differ, or a token or a layer is
+            out of range. The foil is the answer everywhere, or missing. There are no neurons, the result would be too
             large, a hook changed what is to be split, or NaN.
         AssertionError: The terms do not add up to the logit difference; with the size of the gap.
     """

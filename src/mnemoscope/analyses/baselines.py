@@ -1,10 +1,10 @@
 """The gate before analyses: a model's predictions against guesses and the exact baselines, skill by skill.
 
 Removing a head from a model that guesses shows nothing about how the task is done. A model has *learned* a skill if it
-is better than each baseline, in log-probability or in accuracy, by more than three standard errors over sequences.
-Baselines are the best constant guess (how often each answer is right at these positions) and every exact predictor of
-the task that is worse than the best one by more than a fiftieth of the loss of the constant guess. Vectors are
-compared by squared error; their constant guess is the mean target.
+is better than each baseline, in log-probability or in accuracy, by more than three standard errors over sequences. One
+baseline is the best constant guess (how often each answer is right at these positions). The others are all exact
+predictors of the task that are worse than the best one by more than a fiftieth of the loss of the constant guess.
+Vectors are compared by squared error; their constant guess is the mean target.
 
 It does not show that a skill is learned well, nor how: a model slightly better than every baseline passes. And a model
 that does part of a task may fail, where an exact predictor does that part better.

@@ -323,8 +323,8 @@ def approximation(
 
     Returns:
         Over (direction, metric), NaN where it is not defined: `pearson`, `spearman` (correlations over cells; NaN
-        where one side is constant), `sign_agreement` (share of the cells above the bound with the right sign),
-        `n_above` (the number of these cells), `slope` (of the estimate on the exact effect, through the origin),
+        where one side is constant); `sign_agreement` (share of the cells above the bound with the right sign);
+        `n_above` (the number of these cells); `slope` (of the estimate on the exact effect, through the origin),
         `mean_absolute_error` (in the metric's unit) and `relative_error` (the same over the mean exact size). Over
         (direction, metric, top) too: `precision` (share of the n largest estimates that are among the n truly largest
         effects; NaN where fewer than n cells have an effect) and `jaccard` (intersection over union of these sets).

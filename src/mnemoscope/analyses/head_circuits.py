@@ -14,7 +14,7 @@ positions back (`offset_affinity`). They are a head's own: an induction head, wh
 wrote, shows it in `composed_circuit` instead.
 
 *Composition*: the strength with which heads read, through Q, K or V, what heads of earlier layers write. The score of a
-writer with W_OV = W_V W_O and a reader is |W_OV B| / (|W_OV| |B|) in Frobenius norms, with B = W_Q W_K^T for
+writer with W_OV = W_V W_O and a reader is |W_OV B| / (|W_OV| |B|) in Frobenius norms. Here B is W_Q W_K^T for
 Q-composition, W_K W_Q^T for K-composition and the reader's own W_V W_O for V-composition. Any two matrices overlap a
 little. The baseline keeps the singular values of both and turns one of them by a random rotation of the residual stream
 (of its centred part where the model has LayerNorm): the mean square of the score is then 1 / d_model

@@ -13,9 +13,9 @@ What is left is the division by sigma, the root of the variance plus eps. Result
 - `actual`: sigma of every position of every sequence. This is exact, and no longer one matrix.
 
 With x = W_E[token] + W_pos[pos] in place of the residual stream, the score of a query i and a key j falls into nine
-parts, (W_E[t_i] + W_pos[i] + bias) W_Q W_K^T (W_E[t_j] + W_pos[j] + bias)^T / attn_scale, and what a head writes
-into the logits into three, (W_E[t_j] + W_pos[j] + bias) W_V W_O W_U, times the attention to j. Here `bias` stands for
-b_Q, b_K and b_V themselves (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits").
+parts: (W_E[t_i] + W_pos[i] + bias) W_Q W_K^T (W_E[t_j] + W_pos[j] + bias)^T / attn_scale. The output of a head in the
+logits falls into three: (W_E[t_j] + W_pos[j] + bias) W_V W_O W_U, times the attention to j. Here `bias` stands for b_Q,
+b_K and b_V themselves (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits").
 
 *Shows*, for the first layer, all there is: the parts add up to the score, and weighted with the pattern to the head's
 direct contribution to the logits (once divided by the sigmas). *Does not show*, for later layers, what earlier heads

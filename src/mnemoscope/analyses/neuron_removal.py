@@ -18,11 +18,11 @@ fraction of 1 says that the k neurons alone hold what the layer adds to the skil
 a mechanism can be worse than none. Kept and removed differ where neurons stand in for each other or work only together.
 A ranking by removal one at a time is not the best set of k, and shares do not show that neurons store anything.
 
-*Where shares are given.* The denominator must not be noise. A share is given only where the model has the skill
-(accuracy at least `MIN_SKILL` above that of the best constant answer) and the layer adds to it (intact - layer removed
-at least `MIN_CARRIED`, and at least `N_ERRORS` standard errors). Of 60 untrained models none had an accuracy more than
-.1 above chance, though removing the layer changed it by up to .1 (means) and .3 (zeros): random functions of the input
-are not neutral.
+*Where shares are given.* The denominator must not be noise. A share is given only where the model has the skill and the
+layer adds to it. The first takes an accuracy at least `MIN_SKILL` above that of the best constant answer; the second a
+difference, intact - layer removed, of at least `MIN_CARRIED` and at least `N_ERRORS` standard errors. Of 60 untrained
+models none had an accuracy more than .1 above chance, though removing the layer changed it by up to .1 (means) and .3
+(zeros): random functions of the input are not neutral.
 
 *Computation.* Removing neurons changes what the layer's MLP writes, and nothing before it. So the model runs up to the
 MLP once, and from there on once for every set, all sets folded into the batch. After the last layer positions no longer

@@ -11,13 +11,13 @@ centring of ln2, and :math:`r_i^h` the direction :math:`W_V^h W_O^h k_i`, taken 
 - `key_head_pos`: :math:`P_j \cdot r_i^h`, the position where head h attends,
 - `key_bias`: all biases that reach the neuron through the residual stream; `bias`: what is added after ln2.
 
-In the first layer, and without normalisation, the pre-activation at position q is exactly `key_token` of its token +
-`key_pos` of q + the sum over heads h and positions j of the attention from q to j times (`key_head_token` of the token
-at j + `key_head_pos` of j) + `key_bias` + `bias`. With normalisation the terms of position j are divided by ln1's scale
-at j, and everything but `bias` by ln2's scale at q; these scales depend on the sequence and are left out here. In
-deeper layers, what earlier layers write is missing: the read covers the embeddings and this layer's own heads. A value
-is read as its direct effect on the logits: the row of W_out through the gain and the centring of ln_final and through
-W_U, less its mean over tokens, because a constant in the logits changes nothing.
+In the first layer, and without normalisation, the pre-activation at position q is exactly a sum: `key_token` of its
+token + `key_pos` of q + the sum over heads h and positions j of the attention from q to j times (`key_head_token` of
+the token at j + `key_head_pos` of j) + `key_bias` + `bias`. With normalisation the terms of position j are divided by
+ln1's scale at j, and everything but `bias` by ln2's scale at q; these scales depend on the sequence and are left out
+here. In deeper layers, what earlier layers write is missing: the read covers the embeddings and this layer's own heads.
+A value is read as its direct effect on the logits: the row of W_out through the gain and the centring of ln_final and
+through W_U, less its mean over tokens, because a constant in the logits changes nothing.
 
 The weights show what would excite a neuron and what it would write. They do not show that this input ever occurs, nor
 that anything depends on the neuron (`neuron_effects`). A value in an early layer misses what later layers make of it.

@@ -12,9 +12,9 @@ emerges may be there before the measure moves, and a sharp measure (accuracy) ca
 
 Of several events, over seeds (`order_of_onsets`): for every pair, in how many seeds the first comes before the
 second, with the exact binomial interval (Clopper and Pearson 1934) of that share; the order of all events in every
-seed, and the commonest; and Kendall's coefficient of concordance, W = 12 S / (n^2 (k^3 - k) - n T) for n seeds and k
-events, where S is the sum of the squared deviations of the rank sums and T = sum (t^3 - t) over ties (Kendall and
-Babington Smith 1939): 1 if all seeds have one order, around 1 / n if they have nothing in common.
+seed, and the commonest; and Kendall's coefficient of concordance, W = 12 S / (n^2 (k^3 - k) - n T), for n seeds and k
+events. Here S is the sum of the squared deviations of the rank sums and T = sum (t^3 - t) over ties (Kendall and
+Babington Smith 1939). W is 1 if all seeds have one order, around 1 / n if they have nothing in common.
 
 The seed is the unit. An event that never comes is placed after every one that does; of two that never do, the seed says
 nothing. Both, and ties, count as seeds in which the first is not before the second: the share is of all seeds.
@@ -216,7 +216,7 @@ def order_of_onsets(onsets: Mapping[str, xr.DataArray], *, within: float = 0.0, 
         attrs={
             "n": len(times),
             "unit": "seeds",
-            "definition": "share of all seeds in which the first sets in before the second; never comes last",
+            "definition": "share of all seeds in which the first has its onset before the second; never comes last",
             "within": within,
             "confidence": confidence,
             "interval": "Clopper-Pearson",

@@ -4,11 +4,11 @@ The players are components (or any sets of sites: heads, neurons, positions, par
 is worth the model's accuracy, and its mean log-probability of the answer, on a skill when every other player is
 removed. `games` has the formulas. Up to 12 players every coalition is played; beyond that, orders are sampled.
 
-It shows how the difference between the whole model and the model without all of them is shared out, so that parts that
-can stand in for each other both get their share, where removing one at a time says that neither is needed. It does not
-show what a part computes; the values are of this kind of removal, on these sequences, among these players: what no
-player holds is in every coalition. Most coalitions are far from anything the model was trained as. Accuracy jumps where
-the log-probability slides, so that their values can differ. Intervals are of 95 % and hold both errors there are: over
+It divides the difference between the whole model and the model without all of them among the parts. Parts that can
+stand in for each other both get their share, where removing one at a time says that neither is needed. It does not show
+what a part computes; the values are of this kind of removal, on these sequences, among these players: what no player
+holds is in every coalition. Most coalitions are far from anything the model was trained as. Accuracy jumps where the
+log-probability slides, so that their values can differ. Intervals are of 95 % and hold both errors there are: over
 sequences, as if they were drawn (1.96 standard errors), and over sampled orders (Student's t).
 
 *Agreement with removal*, the dissociation table read both ways. Everything is a share of what is lost when all parts
@@ -159,7 +159,7 @@ def shapley(
         component with itself: `interaction` and the same four with that prefix.
 
     Raises:
-        InputError: There are too few or too many players, two share a site, one cannot be removed that way, the
+        InputError: There are too few or too many players, two share a site, or one cannot be removed that way. The
             model is too small for the batch, a skill is tested nowhere, the reference has another length,
             `max_bytes` does not suffice, or the logits hold NaN.
     """

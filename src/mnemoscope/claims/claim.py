@@ -104,7 +104,7 @@ class Gate:
     InputError where no bound is given, or no value could pass.
 
     Attributes:
-        statement: What passing means, to follow "which": "answers 99 % of unseen prompts correctly".
+        statement: What passing means, to follow "the model": "answers 99 % of unseen prompts correctly".
     """
 
     statement: str

@@ -16,7 +16,7 @@ lies below the upper end *and* above the lower one; that no effect was found is 
 The studentised bootstrap (Efron 1981; Davison & Hinkley 1997, section 5.2) collects over resamples of the data the root
 t* = (mean* - mean) / error*, and the interval is mean - t*_high · error to mean - t*_low · error. With 16 replicates
 whose effects are exponentially distributed, a nominal 2.5 % of false alarms is 8 to 9 % on the side of the long tail
-for percentile intervals and for Student's t, 6 to 7 % for BCa, and 4 % here. With heavy tails on both sides the
+for percentile intervals and for Student's t. For BCa it is 6 to 7 %, and 4 % here. With heavy tails on both sides the
 bootstrap is the worse one (3.5 %) and t the better (1.5 %). So the more cautious of the two counts: neither side is
 ever narrower than Student's. A resample that leaves out the only deviating replicate has hardly an error of its
 own, so error* is at least 0.3 of the error; that alone changes none of these rates.

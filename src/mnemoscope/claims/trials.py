@@ -95,8 +95,8 @@ def run_trials(
         report: Called in this process as work gets done.
 
     Raises:
-        InputError: `jobs` is negative, a claim has no measure, its system cannot be imported as a whole, runs
-            contradict each other, a claim is about language models and none is named, one is named twice, no such
+        InputError: `jobs` is negative, a claim has no measure, its system cannot be imported as a whole, or runs
+            contradict each other. A claim is about language models and none is named, or one is named twice. No such
             device or dtype exists, or a measure refuses its model.
     """
     n_processes(jobs)

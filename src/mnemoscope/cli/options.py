@@ -38,7 +38,7 @@ FORMATS = get_args(Format)
 
 @dataclass(frozen=True, kw_only=True)
 class DrawsFigures(Options):
-    """Of commands that write a page with figures."""
+    """Options of commands that write a page with figures."""
 
     figures: tuple[Format, ...] = ()
     """Write every figure of the page as files in these formats too, made for print: figures/<page>-<n>-<words>.<format>
@@ -49,7 +49,7 @@ class DrawsFigures(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class WritesReport(DrawsFigures):
-    """Of commands that write a report on runs."""
+    """Options of commands that write a report on runs."""
 
     explore: bool = True
     """Write <report>-explorer.html beside the report too, in which the first seed of every configuration runs, and
@@ -58,7 +58,7 @@ class WritesReport(DrawsFigures):
 
 @dataclass(frozen=True, kw_only=True)
 class WritesTables(Options):
-    """Of commands that write tables."""
+    """Options of commands that write tables."""
 
     latex: bool = False
     """Write every table for LaTeX too, <table>.tex with the rules of booktabs."""
@@ -66,12 +66,12 @@ class WritesTables(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class WritesResults(DrawsFigures, WritesTables):
-    """Of commands that write tables and a page with figures."""
+    """Options of commands that write tables and a page with figures."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Jobs(Options):
-    """Of commands that use worker processes."""
+    """Options of commands that use worker processes."""
 
     jobs: int = 1
     """Worker processes, of one thread each; 0: one per core."""
@@ -82,7 +82,7 @@ class Jobs(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class OfPresets(Jobs):
-    """Of commands that train presets."""
+    """Options of commands that train presets."""
 
     preset: Annotated[tuple[str, ...], NamesOf("presets")] = ()
     """Configurations; `mnemoscope list presets` shows them. None: the default of an installed system."""
@@ -92,7 +92,7 @@ class OfPresets(Jobs):
 
 @dataclass(frozen=True, kw_only=True)
 class OfClaims(Jobs):
-    """Of commands that try claims."""
+    """Options of commands that try claims."""
 
     what: Positional[Claims] = ()
     """Systems or ids of claims; none: those on the first system that has a default preset."""
@@ -100,7 +100,7 @@ class OfClaims(Jobs):
 
 @dataclass(frozen=True, kw_only=True)
 class OfRuns(Jobs):
-    """Of commands that look at runs."""
+    """Options of commands that look at runs."""
 
     runs: Positional[RunPaths]
     """Run directories, directories that hold some, or words such as `zoo` or `zoo:<configuration>`."""
@@ -126,7 +126,7 @@ class AnalysisOptions(TakesApart):
 
 @dataclass(frozen=True, kw_only=True)
 class OfSequence(Options):
-    """Of commands that show a model on one sequence."""
+    """Options of commands that show a model on one sequence."""
 
     run: Positional[RunPath]
     """Run directory, or a word such as `zoo:<configuration>/seed-<seed>`."""

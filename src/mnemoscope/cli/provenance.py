@@ -152,7 +152,7 @@ def _distributions() -> Mapping[str, Sequence[str]]:
 
 
 def _runs(claim: Claim, admitted: Admitted, out: Path) -> list[tuple[str, str, str, list[tuple[int, str]]]]:
-    """Of every configuration its label, the word and seeds of runs of the zoo, and seeds of others with addresses."""
+    """Configurations: label, word and seeds of runs of the zoo, and seeds of other runs with their addresses."""
     seeds = admitted.seeds(claim)
     found = []
     for unit in claim.units.values() if seeds else ():

@@ -155,7 +155,7 @@ def _lead(rulings: Sequence[Ruling], admitted: Admitted, recipe: str | None) -> 
         models = f"Asked of {counted(len(named), 'language model')}, {', '.join(named)}"
         sentences.append(f"{models}; a {' or a '.join(kinds)} is the unit of replication.")
     if recipe:
-        sentences.append(f"All claims are asked of models of the {recipe} recipe.")
+        sentences.append(f"All claims are tried on models of the {recipe} recipe.")
     return " ".join(sentences)
 
 

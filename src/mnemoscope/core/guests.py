@@ -2,8 +2,8 @@
 
 A guest is a module or a package that an installed distribution names under the entry point group `mnemoscope.systems`,
 or one that was imported by `invite`. A module registers everything when it is imported. A package may hold the parts
-`tasks`, `presets`, `claims`, `report`, `records` and `commands`, each a module or a package of modules, which are
-imported when somebody first asks for what they register, so that a list of commands does not wait for the claims.
+`tasks`, `presets`, `claims`, `report`, `records` and `commands`, each a module or a package of modules.
+A part is imported when something in it is first needed, so that a list of commands does not wait for the claims.
 
 A `Registry` asks every guest when it first meets a name that it does not know: a new system needs no central list.
 """
@@ -66,7 +66,7 @@ def invite(source: str) -> ModuleType:
 
 
 def source_of(module: str) -> str | None:
-    """What `invite` was given for the guest that a module belongs to; None: it was not invited."""
+    """The argument of `invite` for the guest that a module belongs to; None: it was not invited."""
     return _invited.get(owner(module) or "")
 
 

@@ -29,7 +29,7 @@ def listen_to_progress(listener: Listener) -> Iterator[None]:
 
 
 def progress(pieces: Iterable[T], *, after: int = 0, of: int | None = None) -> Iterator[T]:
-    """The pieces of a loop, of about the same length each; a listener is told how many are done.
+    """The pieces of a loop, of about the same length each; a listener hears how many are done.
 
     `after` counts pieces of earlier loops that belong to the same work, and `of` those of all these loops; none: those
     of this one, which has a length.

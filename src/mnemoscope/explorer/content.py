@@ -145,7 +145,7 @@ def classes_of(batch: Batch) -> dict[str, list[int]]:
 
 
 def _drawn(name: str, task: Task) -> str:
-    """The reference set in Python, from the variables that hold the task and the seed there."""
+    """Python code that samples the reference set, from the variables that hold the task and the seed there."""
     n = n_reference(task.n_ctx)
     return f'{name}.task.sample({n}, split="test", generator=ms.generator({name}.seed, "explorer"))'
 

@@ -104,7 +104,7 @@ else:
 NAME = ".lock"
 HOLDER = ".holder"
 PATIENCE = 0.5
-"""Seconds in which somebody who only looks whether the lock is held has let go of it again."""
+"""Seconds in which a process that only tests the lock has released it again."""
 LEASE = 120.0
 """Seconds after which a holder on another machine that shows no life is taken for dead."""
 TOUCHED_EVERY = 15.0

@@ -96,5 +96,5 @@ def onset_table(trajectory: xr.Dataset) -> Table:
         n_seeds = trajectory.sizes["seed"]
         rows = [row for row in rows if row[0] not in never]
         rows.append([f"{len(never)} others", "–", "never", f"0/{n_seeds}", f"at most {max(never.values()):.3f}"])
-    header = ("measure", "sets in at", "onset, step", "in seeds", "at the end")
-    return Table(name="onsets", title="when measures set in", header=header, rows=rows)
+    header = ("measure", "threshold", "onset, step", "in seeds", "at the end")
+    return Table(name="onsets", title="onsets of measures", header=header, rows=rows)

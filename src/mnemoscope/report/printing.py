@@ -243,7 +243,7 @@ def draw(figures: Mapping[str, Any], formats: Sequence[Format]) -> Iterator[tupl
             for i, figure in enumerate(figures.values())
             for ending in formats
         ]
-        try:  # formulas are not drawn, so that nothing is asked of the network
+        try:  # formulas are not drawn, so that the network is not needed
             kaleido.write_fig_from_object_sync(wanted, kopts={"mathjax": False}, cancel_on_error=True)
         except kaleido.errors.ChromeNotFoundError:
             raise InputError(

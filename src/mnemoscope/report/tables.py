@@ -126,7 +126,7 @@ _SPECIAL = {
     **{"α": r"$\alpha$", "█": "", "⚑": "", "✓": "", "✗": "", "\n": " "},
 }
 _LONG = 40
-"""Smallest number of characters from which a column of text is set in lines."""
+"""Smallest number of characters from which a column of text is broken into lines."""
 
 
 def table_files(table: Table, *, latex: bool = False) -> Iterator[tuple[str, str]]:

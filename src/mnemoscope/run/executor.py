@@ -222,7 +222,7 @@ class Processes:
         raise DiedError(f"{ATTEMPTS} worker processes died of it, the last with exit code {code}")
 
     def messages(self) -> Iterator[Any]:
-        """What workers have told since the last call."""
+        """Messages of the workers since the last call."""
         for worker in self._at_work.values():
             with contextlib.suppress(EOFError, OSError):  # it has died: its result says so
                 while worker.messages.poll():

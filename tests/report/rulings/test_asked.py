@@ -18,10 +18,10 @@ TWO = make_claim(None, parts=PARTS)
 @pytest.mark.parametrize(
     ("quantifier", "direction", "holds", "refuted"),
     [
-        ("most", "above", "in more than half of the seeds the effect is above 0.25", "in more than half of the seeds"),
-        ("every", "above", "in every seed the effect is above 0.25", "in at least one seed"),
-        ("exists", "below", "in at least one seed the effect is below 0.25", "in every seed"),
-        ("mean", "below", "on average over the seeds the effect is below 0.25", "on average over the seeds"),
+        ("most", "above", "in more than half of the seeds, the effect is above 0.25", "in more than half of the seeds"),
+        ("every", "above", "in every seed, the effect is above 0.25", "in at least one seed"),
+        ("exists", "below", "in at least one seed, the effect is below 0.25", "in every seed"),
+        ("mean", "below", "on average over the seeds, the effect is below 0.25", "on average over the seeds"),
         ("equivalence", "within", "the effect is within ±0.25, which counts as no effect", "on average over the seeds"),
     ],
 )
@@ -29,18 +29,18 @@ def test_what_must_hold_and_what_would_refute_it(quantifier, direction, holds, r
     claim = make_claim(quantifier, direction=direction)
     opposite = {"above": "below 0.25", "below": "above 0.25", "within": "further than 0.25 from 0"}[direction]
     assert holds in holds_if(claim)
-    assert refuted_if(claim) == f"It is refuted if {refuted} the effect is {opposite}."
+    assert refuted_if(claim) == f"It is refuted if {refuted}, the effect is {opposite}."
 
 
 def test_of_several_parts_all_or_any():
     assert holds_if(TWO) == (
-        "The claim holds if all of this is so: in more than half of the seeds cost is above 0.25 accuracy; "
-        "in more than half of the seeds spared is within ±0.1 (share of the loss)."
+        "The claim holds if all of these statements are true: in more than half of the seeds, cost is above 0.25 "
+        "accuracy; in more than half of the seeds, spared is within ±0.1 (share of the loss)."
     )
-    assert "if any of this is so" in refuted_if(TWO)
+    assert "if any of these statements is true" in refuted_if(TWO)
     either = make_claim(None, parts=PARTS, joined="any")
-    assert "It holds if any of this is so" in holds_if(either, subject="It")
-    assert "if all of this is so" in refuted_if(either)
+    assert "It holds if any of these statements is true" in holds_if(either, subject="It")
+    assert "if all of these statements are true" in refuted_if(either)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_quantities_are_described_where_the_claim_explains_them():
         "refutation": refuted_if(claim),
         "measured": "It is done.",
         "margins": "Half of all.",
-        "gate": "only a seed is judged which learns (accuracy)",
+        "gate": "the verdict is about seeds where the model learns (accuracy)",
         "replicates": "16 seeds or more",
     }
     assert claim.rival("not", "it does not", quantifier="most", margin=0.0).explanation is explained
     assert described(make_claim(), EFFECT) == ""
-    assert dict(fixed(make_claim(gate=gate)))["gate"] == "only a seed is judged which learns"
+    assert dict(fixed(make_claim(gate=gate)))["gate"] == "the verdict is about seeds where the model learns"
 
 
 def test_empty_explanations_are_refused():

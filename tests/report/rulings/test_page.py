@@ -84,12 +84,17 @@ def test_text_from_outside_cannot_be_html(html):
 
 def test_what_was_asked_is_said_in_words(html):
     asked = part_of(html, "What was asked")
-    assert "The claim holds if all of this is so: in more than half of the seeds elimination is above 0.25" in asked
-    assert "only a seed is judged which answers recall on unseen mappings in 99 % of prompts" in asked
+    assert (
+        "The claim holds if all of these statements are true: in more than half of the seeds, elimination is above 0.25"
+        in asked
+    )
+    assert "the verdict is about seeds where the model answers recall on unseen mappings in 99 % of prompts" in asked
     assert "measured on 34 seeds; judged: 32" in asked
     assert "replicates 32 seeds or more; a headline claim" in asked
     assert "v3 (v3, published recipe)" in asked
-    assert "gate none: every seed is judged" in part_of(rulings_page([simple("T1", 8)], title="x"), "What was asked")
+    assert "gate none: the verdict is about every seed" in part_of(
+        rulings_page([simple("T1", 8)], title="x"), "What was asked"
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,10 +126,10 @@ def test_how_it_was_asked_before_is_said():
 @pytest.mark.parametrize(
     ("quantifier", "words"),
     [
-        ("every", "in every seed the effect is above 0.25 logits"),
-        ("exists", "in at least one seed the effect is above 0.25 logits"),
-        ("mean", "on average over the seeds the effect is above 0.25 logits"),
-        ("equivalence", "on average over the seeds the effect is within ±0.25 logits, which counts as no effect"),
+        ("every", "in every seed, the effect is above 0.25 logits"),
+        ("exists", "in at least one seed, the effect is above 0.25 logits"),
+        ("mean", "on average over the seeds, the effect is above 0.25 logits"),
+        ("equivalence", "on average over the seeds, the effect is within ±0.25 logits, which counts as no effect"),
     ],
 )
 def test_every_quantifier_has_words(quantifier, words):

@@ -52,7 +52,7 @@ def test_a_page_of_tracked_runs_says_when_paths_set_in(runs, capsys):
     main(["track", runs])
     main(["report", runs])
     page = re.sub(r"<[^>]+>", " ", Path("report.html").read_text())
-    section = " ".join(page[page.index("When the paths set in") :][:600].split())
+    section = " ".join(page[page.index("Onsets of the paths") :][:600].split())
     assert "query A ← B in AB 2 2 20 [20, 20]" in section, "path, seeds, seeds in which it sets in, step"
     assert "B in AB ← A in AB 2 2 20 [20, 20]" in section
     assert "in 100% of the seeds: query A ← B in AB = B in AB ← A in AB." in section

@@ -1,7 +1,7 @@
 """Losses on a batch by skill under replaced attention, and whether one is higher than another by more than noise.
 
-Sequences are the unit. With d_b the change of the loss summed over the positions of a skill in sequence b, n_b their
-number and w_b the weight of the sequence, the change is m = sum w d / sum w n and its standard error
+Sequences are the unit. Let d_b be the change of the loss summed over the positions of a skill in sequence b, n_b their
+number, and w_b the weight of the sequence. The change is m = sum w d / sum w n and its standard error
 sqrt(sum w^2 (d - m n)^2) / sum w n. A change *costs* where it is above the tolerance and above three standard errors,
 for any skill. It *holds* where it is at most the tolerance, for every skill: the mean loss alone may hide a skill that
 is tested in few sequences. It *surely holds* where three standard errors more would still hold; selection asks for

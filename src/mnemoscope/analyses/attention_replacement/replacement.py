@@ -1,9 +1,9 @@
 """The replacement of a head's attention by a mechanism, its effect on the loss, and the mechanism's control.
 
-The learned attention of one head is set to the pattern of a mechanism. Loss (nats) and accuracy, for all scored
-positions and for each skill (for vectors the squared error, also of each part of the answers), are compared with the
-clean run, with the head mean-ablated (z replaced by its mean over a reference set, position by position), and with the
-mechanism aimed at other targets. `losses` says when a change is more than noise.
+The learned attention of one head is set to the pattern of a mechanism. Loss (nats) and accuracy are given for all
+scored positions and for each skill; for vectors, the squared error, also of each part of the answers. They are compared
+with the clean run, with the mean-ablated head (z replaced by its mean over a reference set, position by position), and
+with the mechanism aimed at other targets. `losses` says when a change is more than noise.
 
     recovered = (loss ablated - loss with the mechanism) / (loss ablated - loss clean)
 

@@ -242,9 +242,9 @@ def read_verdicts(path: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsDiff(Options):
-    """What differs between two trials: verdicts, shares and effects, with those of rivals and sensitivity tables.
+    """Compare two trials: verdicts, shares and effects, with those of rivals and sensitivity tables.
 
-    Claims that were tried in both are compared; how many are in one of them only is said.
+    Claims that were tried in both are compared; the others are counted.
     """
 
     old: Positional[Path]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class List(Options):
-    """What exists: tasks, presets, systems, the runs that came with the package, or those below a directory."""
+    """List what exists: tasks, presets, systems, the runs that came with the package, or those below a directory."""
 
     what: Positional[Annotated[str, NamesOf("runs", also=("tasks", "presets", "systems"))]] = "presets"
     """tasks, presets, systems, zoo, a word `zoo:<configuration>`, or a directory with runs."""

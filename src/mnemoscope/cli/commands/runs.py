@@ -54,7 +54,7 @@ def evaluate_run(run: ms.Run, n_samples: int | None) -> dict[str, xr.Dataset]:
 
 @dataclass(frozen=True, kw_only=True)
 class Predict(OfSequence):
-    """What a model says about one sequence, token by token, beside the exact predictor."""
+    """Show the predictions of a model for one sequence, token by token, beside the exact predictor."""
 
 
 def predict(options: Predict) -> None:
@@ -87,7 +87,7 @@ def _plain(table: ms.report.Table) -> RichTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Track(OfRuns):
-    """Measure every checkpoint of finished runs, keep that in their directories, and say when what sets in."""
+    """Measure every checkpoint of finished runs, keep the results in their directories, and report the onsets."""
 
 
 def track(options: Track) -> None:

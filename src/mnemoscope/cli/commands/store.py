@@ -20,7 +20,7 @@ SECTION = "put claims on trial"
 
 @dataclass(frozen=True, kw_only=True)
 class OfStore(Options):
-    """Of commands that look at a store."""
+    """Options of commands that read a store."""
 
     store: Positional[Path] = Path("verdicts/measured")
     """What --store of `claims run` named; without it OUT/measured."""
@@ -28,7 +28,7 @@ class OfStore(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class StoreList(OfStore):
-    """What a store of measurements holds: how much of each configuration, control and draw, and how much is read."""
+    """List the measurements in a store: how many for each configuration, control and draw, and how many are read."""
 
 
 def store_list(options: StoreList) -> None:

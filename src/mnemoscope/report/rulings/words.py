@@ -150,15 +150,22 @@ def earlier_text(earlier: Superseded) -> str:
 # ---- the question, as it was fixed before the first run
 
 _HOLDS = {
-    "most": "in more than half of the {what}s {name} is {wording}",
-    "every": "in every {what} {name} is {wording}",
-    "exists": "in at least one {what} {name} is {wording}",
-    "mean": "on average over the {what}s {name} is {wording}",
-    "equivalence": "on average over the {what}s {name} is {wording}, which counts as no effect",
+    "most": "in more than half of the {what}s, {name} is {wording}",
+    "every": "in every {what}, {name} is {wording}",
+    "exists": "in at least one {what}, {name} is {wording}",
+    "mean": "on average over the {what}s, {name} is {wording}",
+    "equivalence": "on average over the {what}s, {name} is {wording}, which counts as no effect",
 }
 _FAILS = {**_HOLDS, "every": _HOLDS["exists"], "exists": _HOLDS["every"], "equivalence": _HOLDS["mean"]}
 """The words for evidence against a claim, with the opposite quantifier: against all one, against one all."""
 _OPPOSITE = {"above": "below {:g}", "below": "above {:g}", "within": "further than {:g} from 0"}
+_GATES = {
+    "seed": "seeds where {whose} model {statement}",
+    "question": "questions where the model {statement}",
+    "draw": "every draw that {statement}",
+    "model": "every model that {statement}",
+}
+"""The replicates that pass a gate, in words."""
 _PROMPTS = {
     "own": "every {what} has prompts of its own",
     "shared": "all {what}s share the prompts that were drawn",
@@ -214,7 +221,7 @@ def must_give(claim: Claim, control: Control) -> str:
 
 def _joined(opening: str, parts: Sequence[str], needed: str) -> str:
     """A sentence of one part, or of several of which all or any are needed."""
-    several = f" {needed} of this is so:" if len(parts) > 1 else ""
+    several = f" {needed} of these statements {'are' if needed == 'all' else 'is'} true:" if len(parts) > 1 else ""
     return f"{opening}{several} {'; '.join(parts)}."
 
 
@@ -258,9 +265,11 @@ def asked(ruling: Ruling) -> list[tuple[str, str]]:
 
 def _gate(claim: Claim) -> str:
     if claim.gate is None:
-        return f"none: every {claim.replicate} is judged"
+        return f"none: the verdict is about every {claim.replicate}"
     measured = f" ({words})" if (words := described(claim, GATE)) else ""
-    return f"only a {claim.replicate} is judged which {claim.gate.statement}{measured}"
+    whose = "every" if len(claim.units) > 1 else "the"
+    passing = _GATES[claim.replicate].format(whose=whose, statement=claim.gate.statement)
+    return f"the verdict is about {passing}{measured}"
 
 
 def _seeds(claim: Claim) -> str:

@@ -149,7 +149,7 @@ def prediction_tables(result: xr.Dataset) -> list[Table]:
         ]
         rows.append([name, str(at.known.item()), *cells])
     header = ["position", "hops read", *(f"{hops} hop{'s' if hops > 1 else ''}" for hops in result.hops.values)]
-    title = "what is due after so many hops: what the model says (what it gives for the symbol that is due; 1 is exact)"
+    title = "answer after each number of hops: prediction of the model (its value for the answer; 1 is exact)"
     return [Table(name="predictions", title=title, header=header, rows=rows, n_text=len(header))]
 
 

@@ -24,8 +24,8 @@ With rows as vectors the matrix is :math:`W = \sum_z e_z^T u_z`, every input hav
 :math:`e_z` it gives :math:`u_z` and interference of squared length (N - 1)/d, the other outputs weighted by products of
 inputs. With random unit vectors in d dimensions all of that is close to normal. The logit of the answer is 1 + a, where
 a has variance (N - 1)/d². What is read then has squared length 1 + 2a + (N - 1)/d, and the logit of any other output k
-the d-th part of it as variance, and 1/d more since the weight of :math:`u_k` itself is :math:`e_k^T e_z`. Taking the
-other outputs as independent, the share recalled is
+has the d-th part of it as variance. To this comes 1/d, since the weight of :math:`u_k` itself is :math:`e_k^T e_z`.
+Taking the other outputs as independent, the share recalled is
 
 .. math:: E_a[\Phi((1 + a) / \sigma_a)^{N-1}], \quad a \sim N(0, (N-1)/d^2), \quad
     \sigma_a^2 = 2(1 + a)/d + (N-2)/d^2.

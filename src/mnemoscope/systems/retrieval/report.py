@@ -192,7 +192,7 @@ def emergence_section(page: Page, results: Mapping[str, Results]) -> None:
     page.section("How the paths emerge")
     page.text(
         "Attention along the paths of each seed's final circuit, of the head that attends most along it, at every kept "
-        "checkpoint; a path sets in at the first one at which it has half of the attention of its place."
+        "checkpoint; a path has its onset at the first one at which it has half of the attention of its place."
     )
     for label, result in results.items():
         page.heading(label)
@@ -227,8 +227,8 @@ def _onsets(page: Page, attention: xr.DataArray) -> None:
         there, when = int(in_circuit.sel(path=name).sum()), onsets.sel(path=name).dropna("seed")
         steps = spread(when, ".0f") if when.size else "never"
         rows.append([name, str(there), str(when.size), steps])
-    header = ["path", "in circuits of seeds", "set in", "onset, step: mean [range]"]
-    page.table(header, rows, "When the paths set in: who fetches ← from where")
+    header = ["path", "in circuits of seeds", "with an onset", "onset, step: mean [range]"]
+    page.table(header, rows, "Onsets of the paths: who fetches ← from where")
     if attention.sizes["path"] > 1 and attention.sizes["seed"] > 1:
         found = order_of_onsets({name: onsets.sel(path=name, drop=True) for name in attention["path"].values.tolist()})
         share = float(found.commonest_share)

@@ -26,7 +26,7 @@ from mnemoscope.systems.k_hop.claims.depth import composer
 UNITS = units(ALONE, MIXTURE)
 NOTHING = 0.15
 MIXED = Gate(
-    statement=f"asked for all numbers of hops, learns each, with an error of at most {LEARNED:g}", at_most=LEARNED
+    statement=f"learns every number of hops when trained on all, with an error of at most {LEARNED:g}", at_most=LEARNED
 )
 
 

@@ -48,7 +48,7 @@ _G2 = about_models(
     "than without as many random heads of the same layers.",
     source="Olsson et al. 2022",
     parts=(carries("effect", unit="of the lead"),),
-    gate=Gate(statement="the model names at least half of the repeated words of", at_least=0.5),
+    gate=Gate(statement="names at least half of the repeated words", at_least=0.5),
     controls=controls(positive=(_COPYING,), negative=(UNTRAINED, _ANY)),
     measure=measure,
     explanation=TEXTS.explain("G2"),

@@ -88,7 +88,7 @@ _G5 = about_models(
     source="Meng et al. 2022",
     n_replicates=N_FACTS,
     parts=(carries("restored", unit="of the difference"), leads("lead", unit="of the difference")),
-    gate=Gate(statement="has each answer ahead on its own question by half a logit", at_least=0.5),
+    gate=Gate(statement="puts each answer ahead on its own question by half a logit or more", at_least=0.5),
     controls=controls(positive=(_EARLY,), negative=(_LATE, UNTRAINED, _ATTENTION)),
     measure=measure,
     explanation=TEXTS.explain("G5"),

@@ -60,7 +60,7 @@ _G1 = about_models(
     "heads' attention is lost than without that of as many random heads of the same layers.",
     source="Elhage et al. 2021; Olsson et al. 2022",
     parts=(carries("effect", unit="of the attention"),),
-    gate=Gate(statement="lets the induction heads give a fifth of their attention to the right token", at_least=0.2),
+    gate=Gate(statement="gives a fifth of the induction heads' attention or more to the right token", at_least=0.2),
     controls=controls(positive=(_COPYING,), negative=(UNTRAINED, _QUERY)),
     measure=measure,
     explanation=TEXTS.explain("G1"),

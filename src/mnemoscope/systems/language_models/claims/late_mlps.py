@@ -67,7 +67,7 @@ _G3 = about_models(
     source="Chen, Bruna & Bietti 2024",
     n_replicates=N_TEXTS,
     parts=(by_logits("effect"), by_logits("more")),
-    gate=Gate(statement="has, without the text, the global successor ahead by a logit in", at_least=LEAST),
+    gate=Gate(statement="puts the global successor ahead by a logit or more without the text", at_least=LEAST),
     controls=controls(positive=(_LATE,), negative=(_EARLY, UNTRAINED)),
     measure=measure,
     explanation=TEXTS.explain("G3"),

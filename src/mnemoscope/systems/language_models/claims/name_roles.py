@@ -1,7 +1,7 @@
 """G6: indirect-object identification is shared out as published for GPT-2 small.
 
-Some heads write the right name, others write against it. Earlier heads attend to the name that was said again, and tell
-the queries of the first to pass it over.
+Name movers write the IO name, negative name movers write against it. S-inhibition heads, in earlier layers, attend to
+S2 and direct the queries of the name movers away from S.
 """
 
 from collections.abc import Mapping
@@ -94,7 +94,7 @@ _G6 = about_models(
         carries("told", unit="of the movers' attention"),
         leads("again", unit="of the attention"),
     ),
-    gate=Gate(statement="has the name that is due ahead by half a logit in", at_least=0.5),
+    gate=Gate(statement="puts the IO name ahead by half a logit or more", at_least=0.5),
     controls=controls(positive=(_SHARED,), negative=(UNTRAINED, _ANY)),
     measure=measure,
     explanation=TEXTS.explain("G6"),

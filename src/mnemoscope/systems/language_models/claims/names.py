@@ -58,7 +58,7 @@ _G4 = about_models(
     statement="Indirect-object identification goes through heads that attend to the name that is due and copy it.",
     source="Wang et al. 2022",
     parts=(carries("effect", unit="of the lead"), leads("attention", unit="of the attention")),
-    gate=Gate(statement="has the name that is due ahead by half a logit in", at_least=0.5),
+    gate=Gate(statement="puts the IO name ahead by half a logit or more", at_least=0.5),
     controls=controls(positive=(_NAMING,), negative=(UNTRAINED, _ANY)),
     measure=measure,
     explanation=TEXTS.explain("G4"),

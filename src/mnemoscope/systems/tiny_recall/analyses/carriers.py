@@ -4,7 +4,7 @@ Take minimal pairs of one kind. Let c and x be the logit difference (the right a
 the corrupted one) on either prompt, and p the same with z of one head exchanged. Means over pairs in the last slot give
 
     patching_recovery[head] =
-        mean(p - x) / mean(c - x)   when z of the clean run is put into the corrupted one (denoising),
+        mean(p - x) / mean(c - x)   when z of the clean run is put into the corrupted one (denoising);
         mean(c - p) / mean(c - x)   when that of the corrupted run is put into the clean one (noising),
 
 and these are averaged over the skills. Only `move_repeat`, which concerns recall alone, and the heads of layer 0 are

@@ -19,7 +19,7 @@ PUBLISHED_LOSS = published("v1", "loss")[ALL, None]
 
 
 def measure(subject: Subject) -> dict[str, float]:
-    """How well elimination is learned, on sequences without a repeat.
+    """Measure how well elimination is learned, on sequences without a repeat.
 
     Returns:
         `elimination`, the share of right last answers; `loss` on unseen mappings and `training_loss`, in nats per slot;

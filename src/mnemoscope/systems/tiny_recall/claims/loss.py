@@ -127,9 +127,7 @@ def _asked_of(word: str, distribution: str, where: str, alike: Case, apart: Case
         statement=f"{where} the loss does not tell a model that recalls from one that does not.",
         source="tiny-recall, presentation and article: loss alone is misleading",
         parts=(part,),
-        gate=Gate(
-            statement="differ in recall alone: both eliminate, v3 recalls, d16h1 is nearer to a guess", at_least=0.0
-        ),
+        gate=Gate(statement="eliminates, while v3 recalls and d16h1 is nearer to a guess", at_least=0.0),
         units=UNITS,
         measure=measure,
         compare=distances,

@@ -170,7 +170,7 @@ _T24 = asked_anew(
     direction="below",
     unit="share",
     gate=Gate(
-        statement="answer training mappings as well as their most frequent last y would, or better", at_least=0.0
+        statement="answers training mappings as well as their most frequent last y would, or better", at_least=0.0
     ),
     units=ORDERED,
     controls=controls(positive=(_shortcut,), negative=(_reads, _half)),

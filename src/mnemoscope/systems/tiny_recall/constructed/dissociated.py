@@ -50,9 +50,9 @@ def dissociated(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.0
 
     *Head 0* is that of `elimination_only`: -margin * (V - 1) * share on the answer of every earlier y.
 
-    *Head 1*, from the last x, attends to itself with weight W = sum of w, to the y of slot s with weight w_s =
-    2^(V - 1 - s), to an earlier x with weight 1/4, and not to other keys with the query's own token. With Z, the sum of
-    these weights, it writes for the MLP
+    *Head 1* attends from the last x to itself with weight W = sum of w, to the y of slot s with weight w_s = 2^(V - 1 -
+    s), and to an earlier x with weight 1/4. It does not attend to other keys with the query's own token. With Z, the
+    sum of these weights, it writes for the MLP
 
     - `stored`, for every token, the share of attention on it: for the query's token W/Z, for another token the weight
       of its slot as y, plus 1/4 where it is among the x, by Z;
