@@ -75,7 +75,7 @@ reproduce: .venv/.installed ## train and report the tiny-recall models; ARGS="..
 	$(BIN)/mnemoscope reproduce tiny-recall $(ARGS)
 
 zoo: .venv/.installed ## train the runs that come with the package and pack them (hours); ARGS="..." is passed on
-	for system in tiny-recall birth noisy-recall; do $(BIN)/mnemoscope zoo $$system --train --jobs 2 $(ARGS) || exit 1; done
+	for system in tiny-recall birth noisy-recall; do $(BIN)/mnemoscope dev zoo $$system --train --jobs 2 $(ARGS) || exit 1; done
 
 wheels: .venv/.installed ## the wheels of mnemoscope and of its trained runs, in dist
 	$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .

@@ -64,17 +64,17 @@ def test_a_store_says_what_it_holds(store):
     ],
 )
 def test_what_is_damaged_is_found_and_removed_and_measured_again(store, capsys, text, problem):
-    main(["store", "verify", str(store)])
+    main(["dev", "store", "verify", str(store)])
     assert "2 files in" in capsys.readouterr().out
     first = stored_files(store)[0].path
     whole = json.loads(first.read_text())
     first.write_text(text)
     with pytest.raises(SystemExit) as ended:
-        main(["store", "verify", str(store)])
+        main(["dev", "store", "verify", str(store)])
     assert ended.value.code == 2
     assert "1 of 2 files in" in capsys.readouterr().err
     assert problem in stored_files(store)[0].problem
-    main(["store", "clean", str(store)])
+    main(["dev", "store", "clean", str(store)])
     assert not first.exists()
     assert "1 file removed or shortened" in capsys.readouterr().out
     for factor in (1, 2):
@@ -103,7 +103,7 @@ def test_results_of_other_versions_go_only_when_asked(store):
 
 
 def test_the_list_counts_by_directory(store, capsys):
-    main(["store", "list", str(store)])
+    main(["dev", "store", "list", str(store)])
     rows = [line.split("│")[1:-1] for line in capsys.readouterr().out.splitlines() if "│" in line]
     assert [[cell.strip() for cell in row[:5]] for row in rows] == [
         ["draws", "2", "3", "0", "0"],
@@ -117,7 +117,7 @@ def test_nothing_is_removed_from_what_may_be_no_store(store, capsys, text):
     broken.write_text("{")
     other.write_text(text)
     with pytest.raises(SystemExit) as ended:
-        main(["store", "clean", str(store), "--others"])
+        main(["dev", "store", "clean", str(store), "--others"])
     assert ended.value.code == 2
     assert "run.json holds something else; nothing was removed" in capsys.readouterr().err
     assert broken.exists()

@@ -15,8 +15,8 @@ import xarray as xr
 
 from mnemoscope.claims.claim import CLAIMS
 from mnemoscope.cli import main, trials
-from mnemoscope.cli.command import commands, overview
-from mnemoscope.cli.parse import default_system
+from mnemoscope.cli.command import PATHS, SECTIONS, commands, overview, split_command
+from mnemoscope.cli.parse import default_system, parse
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.models.run import find_runs
@@ -60,6 +60,38 @@ def test_help_names_every_command_and_loads_nothing_heavy(capsys):
     assert all(name in overview() for name in COMMANDS)
     heavy = "import sys; from mnemoscope.cli import main; main(['--help']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, check=False).returncode == 0
+
+
+def test_alone_it_prints_four_paths_with_a_command_each(capsys):
+    """A user who types the name alone would not know where to begin."""
+    main([])
+    out = capsys.readouterr().out
+    for path, command in PATHS.items():
+        assert f"{path}:\n  {command}\n" in out
+        name, words = split_command(command.split()[1:])
+        assert parse(name, words)
+        assert COMMANDS[name].section in (path, "test a claim"), name
+    assert "mnemoscope --help" in out
+    assert [section for section in SECTIONS if f"\n{section}:" in overview()] == [*SECTIONS]
+    heavy = "import sys; from mnemoscope.cli import main; main([]); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, check=False).returncode == 0
+
+
+def test_what_is_for_maintainers_is_a_group_of_its_own_and_old_words_go_on_with_a_warning(capsys):
+    """Scripts of users with the old words would break, or never learn the new ones."""
+    ours = [name for name, command in COMMANDS.items() if command.section == "for maintainers"]
+    assert {*ours} == {name for name in COMMANDS if name.startswith("dev ")}
+    for old, new in (("zoo", "dev zoo"), ("store list", "dev store list"), ("claims register", "dev register")):
+        assert split_command([*old.split(), "x"]) == split_command([*new.split(), "x"]) == (new, ["x"])
+    assert split_command(["claims", "check"]) == ("dev check", [])
+    said = []
+    for words in ("store verify nowhere", "dev store verify nowhere"):
+        with pytest.raises(SystemExit):
+            main(words.split())
+        said.append(capsys.readouterr().err.splitlines())
+    (warning, refusal), alone = said
+    assert warning == "mnemoscope: store verify is now dev store verify; the old name goes in the next release"
+    assert alone == [refusal]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -123,8 +155,6 @@ def test_a_configuration_gives_defaults_and_words_win(tmp_path):
 
 
 def test_the_experiment_fits_the_commands():
-    from mnemoscope.cli.parse import parse
-
     config = Path(__file__).parents[2] / "experiments" / "2026-tiny-recall" / "config.yaml"
     for command in set(COMMANDS) - {"list", "zoo", "sweep", "compare", "completion", "export", "new"}:  # these need a word
         parse(command, ["--config", str(config)])

@@ -31,7 +31,9 @@ def test_every_command_and_option_is_offered():
     ("line", "offered"),
     [
         ("cla", ["claims"]),
-        ("claims ", ["check", "diff", "list", "register", "run", "show"]),
+        ("claims ", ["diff", "list", "run", "show"]),
+        ("dev ", ["check", "register", "store", "zoo"]),
+        ("dev store v", ["verify"]),
         ("prompts retrieval --questi", ["--questions"]),
         ("train --re", ["--recipe"]),
         ("train --no-t", ["--no-together"]),

@@ -13,7 +13,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.report import printing
 from mnemoscope.report.page import Page
 
-WITHOUT = {"claims check", "claims diff", "claims list", "claims register", "claims show", "completion", "evaluate"}
+WITHOUT = {"dev check", "claims diff", "claims list", "dev register", "claims show", "completion", "evaluate"}
 WITHOUT |= {
     "explore",
     "export",
@@ -21,12 +21,12 @@ WITHOUT |= {
     "list",
     "new",
     "predict",
-    "store clean",
-    "store list",
-    "store verify",
+    "dev store clean",
+    "dev store list",
+    "dev store verify",
     "track",
     "train",
-    "zoo",
+    "dev zoo",
 }
 
 

@@ -11,6 +11,7 @@ import xarray as xr
 
 from mnemoscope.cli import main
 from mnemoscope.cli.command import commands
+from mnemoscope.cli.options import TakesApart
 from mnemoscope.core.positions import TITLES, WORDS, names_of
 from mnemoscope.core.presets import PRESETS, preset
 from mnemoscope.models.run import find_runs, open_run
@@ -80,7 +81,7 @@ CHEAP = {
     "track": [],
 }
 """Words after the runs; of other commands `--n 12`. What has two words is a command that is called differently."""
-APART = [name for name, command in commands().items() if command.section == "take models apart"]
+APART = [name for name, command in commands().items() if issubclass(command.options, TakesApart)]
 ON_RUNS = [*dict.fromkeys((*APART, *CHEAP))]
 BY_NUMBER = re.compile(r"\b(?:pos|position|query|key|source|\w+_pos) -?\d+\b|(?:H\d+|head) \d+→\d+\b")
 """A position that is called by its number."""

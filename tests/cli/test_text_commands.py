@@ -174,7 +174,7 @@ def test_follow_takes_tasks_with_and_without_measures_of_their_own(tiny, birth, 
 def test_follow_refuses_runs_that_have_not_come_to_their_end(birth, capsys):
     for run in find_runs(birth):
         (run.path / "done").unlink()
-    assert "none of the runs is finished" in refused(["follow", birth], capsys)
+    assert "none of the runs is finished" in refused(["track", birth], capsys)
 
 
 def test_runs_of_several_tasks_stand_on_one_page(noisy, birth, place):

@@ -60,7 +60,7 @@ def refused(words: list[str], capsys) -> str:
 
 
 def test_what_is_packed_is_listed(trained, system, tmp_path, capsys):
-    main(["zoo", "small", "--runs", str(trained)])
+    main(["dev", "zoo", "small", "--runs", str(trained)])
     out = capsys.readouterr().out
     assert "d4+" in out
     assert "MB in" in out
@@ -76,9 +76,9 @@ def test_what_is_packed_is_listed(trained, system, tmp_path, capsys):
 @pytest.mark.usefixtures("system")
 def test_only_the_runs_of_the_plan_are_packed(trained, tmp_path, capsys, monkeypatch):
     runs = shutil.copytree(trained, tmp_path / "runs")
-    words = ["zoo", "small", "--runs", "runs", "--out", "packed"]
+    words = ["dev", "zoo", "small", "--runs", "runs", "--out", "packed"]
     assert "--only must be one of: d4+" in refused([*words, "--only", "v3"], capsys)
-    assert ", small; got 'large'" in refused(["zoo", "large", *words[2:]], capsys)
+    assert ", small; got 'large'" in refused(["dev", "zoo", "large", *words[3:]], capsys)
     train(small_spec("d4", seed=3), runs / "seed-03")
     main(words)
     (packed,) = (tmp_path / "packed").iterdir()
@@ -98,7 +98,7 @@ def test_only_the_runs_of_the_plan_are_packed(trained, tmp_path, capsys, monkeyp
 
 @pytest.mark.usefixtures("system")
 def test_what_is_there_is_packed_and_the_rest_added_later(trained, tmp_path, capsys):
-    words = ["zoo", "small", "--add", "--out", "packed", "--runs"]
+    words = ["dev", "zoo", "small", "--add", "--out", "packed", "--runs"]
     for seed, there in ((2, ["seed-02"]), (1, ["seed-01", "seed-02"])):
         main([*words, str(trained / f"seed-0{seed}")])
         (packed,) = (tmp_path / "packed").iterdir()
@@ -109,7 +109,7 @@ def test_what_is_there_is_packed_and_the_rest_added_later(trained, tmp_path, cap
 
 @pytest.mark.usefixtures("system")
 def test_what_is_missing_is_trained_first(tmp_path, capsys):
-    words = ["zoo", "small", "--runs", "runs"]
+    words = ["dev", "zoo", "small", "--runs", "runs"]
     assert "runs is no run directory" in refused(words, capsys)
     main([*words, "--train"])
     (packed,) = (tmp_path / "archives").iterdir()

@@ -70,11 +70,26 @@ def test_every_search_has_a_row_over_the_seeds_that_have_a_circuit():
     rows = table.rows
     assert table.title.endswith("; how")
     assert all(len(row) == len(table.header) for row in rows)
-    assert rows[0][:4] == ["recall", SMALLEST, "2", "2.0 [1.0, 3.0]"]
-    assert rows[2][:4] == ["recall", BY_EFFECT, "2", "1.5 [1.0, 2.0]"]
+    assert rows[0][:4] == ["recall", SMALLEST, "2 of 3 (seeds 0, 1)", "2.0 [1.0, 3.0]"]
+    assert rows[2][:4] == ["recall", BY_EFFECT, "2 of 3 (seeds 0, 1)", "1.5 [1.0, 2.0]"]
     assert rows[0][-1] == "1.5 [1.0, 2.0]"
     without = circuit_table({"recall": found((GREEDY, BY_EFFECT))}, "how")
     assert len(without.rows[0]) == len(without.header) == 5
+
+
+def test_one_of_several_seeds_is_named_and_has_no_interval():
+    """A number from one seed would look like one from all of them."""
+    table = circuit_table({"recall": found(seeds=(1, 2))}, "how")
+    assert table.rows[0][2:4] == ["1 of 2 (seed 1)", "3.0"]
+    assert table.rows[0][2].mean == 1
+    whole = circuit_table({"recall": found(seeds=(0, 1))}, "how")
+    assert whole.rows[0][2:4] == ["2", "2.0 [1.0, 3.0]"]
+    with_one = searched([0.95, 0.5])
+    with_one = with_one.where(with_one.seed == SEEDS[0])
+    with_one.attrs["target"] = 0.9
+    assert f"3 of 4 edges (greedy; faithfulness 0.95; seeds: 1 of 2 (seed {SEEDS[0]}))" in finding(
+        measured(discovery_copy=with_one)
+    )
 
 
 def test_edges_are_counted_among_the_seeds_that_have_a_circuit():

@@ -1,5 +1,8 @@
 """Predictions on one sequence as a table and a figure, and what tokens are called."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from mnemoscope.report.guesses import guess_figure, guess_table, on_one_line, symbols_of
@@ -35,6 +38,21 @@ def test_a_row_tells_what_follows_and_the_likeliest_tokens(result):
     assert rows[1][4].startswith("⏎ 0.75  ␣ 0.25")
     assert rows[1][5:] == ["0.750", "0.750", "0.0000"]
     assert rows[2][5:7] == ["", ""]
+
+
+def test_nothing_follows_where_nothing_is_scored():
+    """A dummy target would be shown as what the model should have said."""
+    batch = TASK.parse("\n<\n")
+    scored = batch.scored.clone()
+    scored[0, 0] = False
+    dummies = replace(batch, scored=scored)
+    result = predict(Predictor(TASK, "global_bigram"), TASK, dummies, reference="global_bigram")
+    rows = [list(row) for row in guess_table(result).rows]
+    assert [row[2] for row in rows] == ["", "⏎", ""]
+    assert rows[0][5:7] == ["", ""]
+    assert rows[1][5:7] == ["0.750", "0.750"]
+    assert np.isnan(guess_figure(result).data[0].y[0])
+    assert np.isnan(guess_figure(result).data[1].y[0])
 
 
 def test_the_figure_escapes_symbols(result):

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(words: list[str]) -> None:
-    from mnemoscope.cli.command import commands, overview, split_command
+    from mnemoscope.cli.command import commands, overview, paths, split_command
     from mnemoscope.core.errors import one_of
 
     if words[:1] == ["--version"]:
@@ -53,12 +53,18 @@ def _run(words: list[str]) -> None:
     from mnemoscope.cli.parse import execute, invite_guests
 
     words = invite_guests(words)
-    if not words or words[0] in ("-h", "--help"):
+    if not words:
+        print(paths())
+    elif words[0] in ("-h", "--help"):
         print(overview())
     elif (found := split_command(words)) is None:
         one_of("the command", " ".join(words[:2]), commands())
     else:
-        execute(*found)
+        name, rest = found
+        called = " ".join(words[: len(words) - len(rest)])
+        if called != name:
+            print(f"mnemoscope: {called} is now {name}; the old name goes in the next release", file=sys.stderr)
+        execute(name, rest)
 
 
 def _interrupted() -> NoReturn:

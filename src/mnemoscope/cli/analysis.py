@@ -36,7 +36,7 @@ def record_command(record: Record) -> Command:
             measured = measured_together(record, label, members, chosen, given.jobs)
             publish(record.name, label, members, measured.results, shown(record, measured), given)
 
-    return Command(options=_options(own), run=run, section=SECTIONS[1])
+    return Command(options=_options(own), run=run, section=SECTIONS[0])
 
 
 @cache
@@ -84,7 +84,7 @@ def analysis_command(
             results = record.combine(label, members, each, chosen).results
             publish(name, label, members, results, show(results, chosen, members), chosen)
 
-    return COMMANDS.add(name, Command(options=options, run=run, section=SECTIONS[1]))
+    return COMMANDS.add(name, Command(options=options, run=run, section=SECTIONS[0]))
 
 
 def each_configuration(

@@ -12,7 +12,14 @@ from typing import Any
 
 from mnemoscope.core.guests import Registry
 
-SECTIONS = ("train and look", "take models apart", "put claims on trial", "the package")
+PATHS = {
+    "understand a trained model": "mnemoscope explore zoo:v3-quick/seed-16",
+    "study a model of your own or a language model": "mnemoscope train --preset v1 --seeds 0",
+    "write an analysis": "mnemoscope new analysis my-analysis",
+    "test a claim": "mnemoscope claims run T1 --zoo",
+}
+"""The four paths of users, each with a command to begin with."""
+SECTIONS = (*PATHS, "the package", "for maintainers")
 """Headings of the overview, in its order."""
 
 
@@ -24,10 +31,10 @@ class Command:
     """A dataclass that inherits from `Options`; its docstring, and those of its fields, are the help."""
     run: Callable[[Any], None]
     """Takes the options."""
-    section: str = SECTIONS[-1]
+    section: str = "the package"
     """The heading that the overview lists it under."""
     earlier: tuple[str, ...] = ()
-    """Earlier names, which still work."""
+    """Earlier names, which still work for one release, with a warning."""
     out_is_file: bool = False
     """True if an option `--out` names a file, False if a directory."""
 
@@ -55,13 +62,21 @@ def commands() -> dict[str, Command]:
 
 
 def split_command(words: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The command that a line begins with, which may be two words, and the words after it."""
+    """The command that a line begins with, which may be several words, and the words after it."""
     for name, command in commands().items():
         for called in (name, *command.earlier):
             n = len(called.split())
             if list(words[:n]) == called.split():
                 return name, list(words[n:])
     return None
+
+
+def paths() -> str:
+    """The text of `mnemoscope` alone."""
+    lines = ["Train small transformers on memory tasks, take them apart, put claims about them on trial.", ""]
+    for path, command in PATHS.items():
+        lines += [f"{path}:", f"  {command}"]
+    return "\n".join([*lines, "", "mnemoscope --help lists all commands; mnemoscope COMMAND --help its options."])
 
 
 def overview() -> str:

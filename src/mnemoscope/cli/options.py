@@ -119,7 +119,7 @@ class AnalysisOptions(TakesApart):
     """Options of commands that guests make with `analysis_command`."""
 
     split: Literal["train", "test"] = "test"
-    """Mappings that the sequences show."""
+    """Sequences of the training set, or unseen ones."""
     step: int | None = None
     """Training step of the checkpoint; none: the last."""
 

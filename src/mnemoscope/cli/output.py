@@ -173,7 +173,7 @@ def live(n_runs: int, console: Console = console) -> Iterator[recorder.Report]:
 
 
 def _numbers(line: recorder.Progress, *, digits: int) -> str:
-    """Loss on training mappings, and every accuracy on unseen ones."""
+    """Loss on training sequences, and every accuracy on unseen ones."""
     skills = [name for name in line.metrics if name.startswith("test_") and "loss" not in name]
     accuracies = " ".join(f"{name.removeprefix('test_')} {line.metrics[name]:4.{digits}%}" for name in skills)
     return f"loss {line.metrics['train_loss']:.{digits + 3}f} {accuracies}"

@@ -49,7 +49,9 @@ def execute(command: str, words: Sequence[str]) -> None:
     """Parse the options of `command` and run it; raises InputError where an option or a place in it is refused."""
     options = parse(command, words)
     if (out := getattr(options, "out", None)) is not None:
-        check_out(out, is_file=commands()[command].out_is_file)
+        usual: Any = next(field.default for field in dataclasses.fields(options) if field.name == "out")
+        is_file = commands()[command].out_is_file
+        check_out(out, is_file=is_file, page=is_file and (usual is None or usual.suffix == ".html"))
     if isinstance(options, DrawsFigures):
         check_figures(options)
     with _workers(options):

@@ -98,12 +98,14 @@ def check_figures(options: DrawsFigures) -> None:
         check_drawing()
 
 
-def check_out(out: Path, *, is_file: bool, option: str = "--out") -> None:
-    """Refuse a place that results cannot be written to, before there are any; it need not exist."""
+def check_out(out: Path, *, is_file: bool, page: bool = False, option: str = "--out") -> None:
+    """Refuse a place that results, or a page, cannot be written to, before there are any; it need not exist."""
     if is_file and out.is_dir():
         raise InputError(
             f"{option} must be a file; {out} is a directory: name a file in it, such as {out / 'page.html'}"
         )
+    if page and out.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{option} must name a page, such as {out.with_suffix('.html')}; got {out}")
     if not is_file and out.exists() and not out.is_dir():
         raise InputError(f"{option} must be a directory; {out} is a file")
     if not is_file and not out.exists() and out.suffix in _FILES:

@@ -32,9 +32,9 @@ from mnemoscope.report.rulings import (
     in_short,
     rulings_sheet,
     unjudged_rows,
-    verdict_rows,
     verdict_tables,
 )
+from mnemoscope.report.rulings.words import registered_notes
 from mnemoscope.report.tables import counted
 from mnemoscope.report.task_report import report_of, view_of
 from mnemoscope.run.executor import analyse_many
@@ -91,7 +91,9 @@ def try_claims(
     with _live(claims) as report:
         store = store or out / "measured"
         rulings = run_trials(claims, runs, recipe=recipe, jobs=jobs, store=store, report=report, **how)
-    show(title, VERDICT_HEADER, in_short(verdict_rows(rulings)), n_text=4)
+    show(title, VERDICT_HEADER, in_short(rulings), n_text=4)
+    for note in registered_notes((ruling.claim.id, ruling.departures, ruling.code) for ruling in rulings):
+        console.print(note, highlight=False, markup=False)
     if rows := unjudged_rows(rulings):
         show(UNJUDGED, UNJUDGED_HEADER, rows, n_text=2)
     with console.status("verdicts are written, with a page of figures"):

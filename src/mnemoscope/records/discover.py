@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import mnemoscope as ms
-from mnemoscope.core.errors import in_range
+from mnemoscope.core.errors import in_range, ranges
 from mnemoscope.records.pairs import (
     by_skill,
     edges_by_role,
@@ -197,7 +197,7 @@ def circuit_table(found: Mapping[str, xr.Dataset], how: str) -> ms.report.Table:
     """Every search: size and faithfulness of its circuit and, where all circuits were run, its distance from the best.
 
     `found` gives for every skill the circuits along `seed`; seeds that do not tell clean from corrupted prompts have
-    NaN, and the others are counted. Cells are mean [range] over seeds. `how` stands in the title.
+    NaN, and the others are counted and named. Cells are mean [range] over seeds. `how` stands in the title.
     """
     columns = {"edges": ("n_edges", ".1f"), "faithfulness": ("faithfulness", ".3f")}
     if all(SMALLEST in each.search for each in found.values()):
@@ -207,10 +207,17 @@ def circuit_table(found: Mapping[str, xr.Dataset], how: str) -> ms.report.Table:
     for skill, each in found.items():
         for search in each.search.values:
             at = each.sel(search=search)
-            n = str(int(at.n_edges.notnull().sum()))
-            rows.append([skill, str(search), n, *(ms.report.spread(at[name], form) for name, form in columns.values())])
+            numbers = (ms.report.spread(at[name], form) for name, form in columns.values())
+            rows.append([skill, str(search), _seeds(at.n_edges), *numbers])
     title, header = f"circuits, judged on other prompts; {how}", ["skill", "search", "seeds", *columns]
     return ms.report.Table(name="circuits", title=title, header=header, rows=rows, n_text=2)
+
+
+def _seeds(values: xr.DataArray) -> ms.report.Number:
+    """The number of seeds that have a value and, where others have none, their names."""
+    known, n = values.seed.values[values.notnull().values].tolist(), values.sizes["seed"]
+    named = f" (seed{'' if len(known) == 1 else 's'} {ranges(known)})" if known else ""
+    return ms.report.Number(f"{len(known)}" if len(known) == n else f"{len(known)} of {n}{named}", mean=len(known))
 
 
 def member_table(found: Mapping[str, xr.Dataset], how: str) -> ms.report.Table:
@@ -339,7 +346,9 @@ def finding(measured: Measured) -> str:
         at = int(sizes.argmin("search"))
         edges = ms.report.spread(result.n_edges.isel(search=at), ".0f")
         kept = ms.report.spread(result.faithfulness.isel(search=at), ".2f")
-        found.append(f"for {skill} {edges} of {size} edges ({result.search.values[at]}; faithfulness {kept})")
+        seeds = _seeds(result.n_edges.isel(search=at))
+        which = "" if seeds.isdecimal() else f"; seeds: {seeds}"
+        found.append(f"for {skill} {edges} of {size} edges ({result.search.values[at]}; faithfulness {kept}{which})")
     if not found:
         return ""
     return f"Circuits that keep {target:g} of the metric on other prompts: {'; '.join(found)}."

@@ -25,7 +25,10 @@ from mnemoscope.records.record import Measured, Results, drawn, register_module,
 
 @dataclass(frozen=True, kw_only=True)
 class Edges(SweepOptions):
-    """Path patching: which connections between parts carry the difference between clean and corrupted sequences."""
+    """Path patching: which connections between parts carry the difference between clean and corrupted sequences.
+
+    Noising (necessity) patches the clean run with the corrupted one, denoising (sufficiency) the other way round.
+    """
 
     embeddings: Literal["together", "apart"] = "together"
     """Token and positional embeddings as one writer or as two."""

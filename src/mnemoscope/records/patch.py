@@ -22,7 +22,10 @@ from mnemoscope.records.record import Measured, Results, drawn, register_module,
 
 @dataclass(frozen=True, kw_only=True)
 class Patch(SweepOptions):
-    """Activation patching: which activations carry the difference between clean and corrupted sequences."""
+    """Activation patching: which activations carry the difference between clean and corrupted sequences.
+
+    Noising (necessity) puts corrupted activations into the clean run, denoising (sufficiency) the other way round.
+    """
 
     kind: Kind = "resid_pre"
     """Activation, in TransformerLens's words."""

@@ -29,11 +29,11 @@ class Probe(Options):
     erase: bool = True
     """Erase what was read, and measure the skills: most of the time goes there."""
     n: int = 512
-    """Sequences of each subgroup to fit probes on, from training mappings; as many to test them."""
+    """Sequences of each subgroup to fit probes on, from the training set; as many to test them."""
 
 
 LIMITS = (
-    "A linear probe is fitted for every latent at every site, on sequences of training mappings, and scored on others. "
+    "A linear probe is fitted for every latent at every site, on sequences of the training set, and scored on others. "
     "Chance is the accuracy of the most frequent class. Two controls: the same with labels that are shuffled among "
     "sequences, and on a model of this architecture before training, from which much can be read too. What training "
     "has added is the difference to that one.",

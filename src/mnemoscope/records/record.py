@@ -42,7 +42,7 @@ class Options:
     """Options of every analysis; field docstrings are the help texts."""
 
     split: Literal["train", "test"] = "test"
-    """Mappings that the sequences show."""
+    """Sequences of the training set, or unseen ones."""
     step: int | None = None
     """Training step of the checkpoint; none: the last."""
 

@@ -12,6 +12,7 @@ import xarray as xr
 
 from mnemoscope.analyses.attention import named_patterns
 from mnemoscope.analyses.evaluation import evaluate_splits
+from mnemoscope.analyses.predictions import UNKNOWN
 from mnemoscope.analyses.predictions import predict as top_predictions
 from mnemoscope.analyses.roles import ablate_by_role, last_roles, role_prompts, roles_of, with_roles
 from mnemoscope.core.batch import Batch
@@ -115,11 +116,20 @@ def predict(
     """The likeliest tokens after every token of one sequence, with their names.
 
     `reference` names an exact predictor that looks back only, shown beside the model. `knows` gives the task's
-    knowledge about every position in words, empty where there is none.
+    knowledge about every position in words, empty where there is none. Where nothing is scored no following
+    token is shown.
     """
-    result = top_predictions(model, task, batch, reference=reference, everywhere=True)
+    result = _scored_only(top_predictions(model, task, batch, reference=reference, everywhere=True), batch)
     known = {} if knows is None else {KNOWN: ("pos", list(knows(task, batch)))}
     return result.assign_coords({"symbol": ("token_number", symbols_of(task)), **known})
+
+
+def _scored_only(predicted: xr.Dataset, batch: Batch) -> xr.Dataset:
+    """Predictions on one sequence; what follows is unknown where nothing is scored, since targets there are dummies."""
+    scored = xr.DataArray(batch.scored[0].tolist(), dims="pos", coords={"pos": predicted.pos})
+    names = [str(name) for name in predicted.data_vars if str(name).endswith("p_following")]
+    known = {name: predicted[name].where(scored) for name in names}
+    return predicted.assign({"following": predicted.following.where(scored, UNKNOWN), **known})
 
 
 def prediction_tables(result: xr.Dataset) -> list[Table]:

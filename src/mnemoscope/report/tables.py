@@ -89,14 +89,14 @@ def bar(share: float) -> str:
 
 
 def spread(values: xr.DataArray, form: str = ".4f") -> Number:
-    """Mean over replicates (the only dimension), with the range if there are several; a dash where there is nothing."""
+    """Mean over replicates (the only dimension), with the range of several known ones; a dash where none is known."""
     (dim,) = (str(dim) for dim in values.dims)
     summary = summary_over(values, dim)
     mean, low, high = (float(summary.sel(summary=name)) for name in ("mean", "min", "max"))
     n = int(values.notnull().sum())
     if math.isnan(mean):
         return Number("–", mean=mean, n=n, each=values)
-    if values.size == 1:
+    if n == 1:
         return Number(rounded(mean, form), mean=mean, n=n, each=values)
     text = f"{rounded(mean, form)} [{rounded(low, form)}, {rounded(high, form)}]"
     return Number(text, mean=mean, low=low, high=high, interval="range", n=n, each=values)

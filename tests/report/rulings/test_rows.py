@@ -1,6 +1,7 @@
 import copy
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from mnemoscope.report.rulings import (
     verdict_rows,
     verdict_tables,
 )
+from mnemoscope.report.rulings.words import registered_notes
 from mnemoscope.report.tables import table_files
 from tests.report.rulings.made_up import all_kinds, lone, nobody_passes, simple, too_small, two_heads
 
@@ -31,9 +33,10 @@ def test_rows_for_the_terminal():
     whole = by_id["T14"][1]
     assert whole == {ruling.claim.id: ruling for ruling in all_kinds()}["T14"].claim.statement
     assert len(whole) > 72
-    short = {row[0]: row for row in in_short(rows)}["T14"]
+    short = {row[0]: row for row in in_short(all_kinds())}["T14"]
     assert short[1] == "Removing one head costs elimination & not recall, removing the other …"
-    assert short[2:] == by_id["T14"][2:]
+    assert short[2:6] == by_id["T14"][2:6]
+    assert short[6] == "no"
     assert by_id["T14"][3] == "published"
     assert by_id["T2"][2:6] == ["MIXED", "–", "0.50 [0.25, 0.75]", "0.375 [0.1686, 0.5915] logits"]
     assert by_id["T4"][2:] == [
@@ -45,6 +48,20 @@ def test_rows_for_the_terminal():
         "the effect is above 0.25 logits in 1 of 1 seeds; a verdict needs 16 seeds.",
     ]
     assert by_id["T6"][4:6] == ["–", "–"]
+
+
+def test_the_terminal_says_in_short_why_there_is_no_verdict_and_how_a_claim_is_registered():
+    """A column of twenty lines would hide the verdicts, and "not applicable" the missing seeds."""
+    rulings = [*all_kinds(), nobody_passes()]
+    short = {row[0]: row for row in in_short(rulings)}
+    assert short["T4"][2] == "too few seeds (1 of 16)"
+    assert short[nobody_passes().claim.id][2] == "no seed passes the gate"
+    (ruling,) = [ruling for ruling in all_kinds() if ruling.claim.id == "T14"]
+    differs = replace(ruling, departures=("values", "gate"), code="code moved since registration (gate)")
+    assert in_short([differs])[0][6] == "otherwise"
+    assert in_short([replace(ruling, departures=())])[0][6] == "yes"
+    standings = [("A", ("gate",), ""), ("B", (), ""), ("C", None, ""), ("D", ("gate",), ""), ("E", (), "code moved")]
+    assert registered_notes(standings) == ["A, D: not as registered: gate", "E: as registered; code moved"]
 
 
 def test_files_hold_whole_statements_and_the_effect_of_every_replicate():

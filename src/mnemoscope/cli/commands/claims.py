@@ -1,4 +1,4 @@
-"""`mnemoscope claims list`, `claims show`, `claims register`, `claims check`, `claims run` and `claims diff`."""
+"""`mnemoscope claims list`, `claims show`, `claims run` and `claims diff`; `dev register` and `dev check` of claims."""
 
 from __future__ import annotations
 
@@ -118,17 +118,19 @@ def claims_check(options: ClaimsCheck) -> None:
     from mnemoscope.claims.replicates import expected_seeds
     from mnemoscope.cli.output import console, show
     from mnemoscope.cli.trials import claims_named
-    from mnemoscope.report.rulings.words import as_registered
+    from mnemoscope.report.rulings.words import registered_notes, registered_word
 
     claims = claims_named(options.what)
     with console.status("the controls are measured"):
         values = behaviour(claims, jobs=options.jobs)
     standings = {claim.id: standing(claim, expected_seeds(claim), values, anew=True) for claim in claims}
     rows = [
-        [id, as_registered(each.departures, each.code), "not compared" if each.off is None else f"{each.off:.1g}"]
+        [id, registered_word(each.departures), "not compared" if each.off is None else f"{each.off:.1g}"]
         for id, each in standings.items()
     ]
     show("beside the registrations", ("id", "registered", "largest difference of values"), rows, n_text=2)
+    for note in registered_notes((id, each.departures, each.code) for id, each in standings.items()):
+        console.print(note, highlight=False, markup=False)
     if otherwise := [id for id, each in standings.items() if each.departures]:
         raise InputError(
             f"not as registered: {', '.join(otherwise)}; where other numbers are meant, raise the claim's version and "
@@ -276,10 +278,11 @@ def claims_diff(options: ClaimsDiff) -> None:
         )
 
 
-_command = partial(Command, section="put claims on trial")
-COMMANDS.add("claims check", _command(options=ClaimsCheck, run=claims_check))
+_command = partial(Command, section="test a claim")
+_dev_command = partial(Command, section="for maintainers")
 COMMANDS.add("claims diff", _command(options=ClaimsDiff, run=claims_diff))
 COMMANDS.add("claims list", _command(options=ClaimsList, run=claims_list))
-COMMANDS.add("claims register", _command(options=ClaimsRegister, run=claims_register))
 COMMANDS.add("claims run", _command(options=ClaimsRun, run=claims_run))
 COMMANDS.add("claims show", _command(options=ClaimsShow, run=claims_show))
+COMMANDS.add("dev check", _dev_command(options=ClaimsCheck, run=claims_check, earlier=("claims check",)))
+COMMANDS.add("dev register", _dev_command(options=ClaimsRegister, run=claims_register, earlier=("claims register",)))

@@ -46,7 +46,7 @@ class Compare(Jobs, WritesResults):
     second: Positional[Annotated[str, NamesOf("runs")]]
     """The same; differences are the second minus the first."""
     split: Literal["train", "test"] = "test"
-    """Mappings that the sequences show."""
+    """Sequences of the training set, or unseen ones."""
     step: int | None = None
     """Training step of the checkpoints, where no `@STEP` says otherwise; none: the last."""
     n: int = 512
@@ -226,4 +226,4 @@ def _places(
     return [agreement_table(found, names, title), places_table(found, task, names, title)]
 
 
-COMMANDS.add("compare", Command(options=Compare, run=run, section="train and look"))
+COMMANDS.add("compare", Command(options=Compare, run=run, section="understand a trained model"))

@@ -45,4 +45,4 @@ def write_explorer(path: Path, page: ms.report.Page, n_models: int) -> None:
     console.print(f"wrote {path}: {counted(n_models, 'model')}, {size}", highlight=False)
 
 
-COMMANDS.add("explore", Command(options=Explore, run=run, section="train and look", out_is_file=True))
+COMMANDS.add("explore", Command(options=Explore, run=run, section="understand a trained model", out_is_file=True))

@@ -50,4 +50,4 @@ def refresh(directory: Path) -> None:
     console.print(f"wrote {directory / NAME}, which links to all of it", highlight=False)
 
 
-COMMANDS.add("index", Command(options=Index, run=run, section="train and look", out_is_file=True))
+COMMANDS.add("index", Command(options=Index, run=run, section="understand a trained model", out_is_file=True))

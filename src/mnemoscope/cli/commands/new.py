@@ -57,4 +57,4 @@ def run(options: New) -> None:
     print(f"test it: pytest {test}")
 
 
-COMMANDS.add("new", Command(options=New, run=run, section="the package"))
+COMMANDS.add("new", Command(options=New, run=run, section="write an analysis"))

@@ -133,4 +133,4 @@ def _explorer(
     return path.name
 
 
-COMMANDS.add("report", Command(options=Report, run=run, section="train and look", out_is_file=True))
+COMMANDS.add("report", Command(options=Report, run=run, section="understand a trained model", out_is_file=True))

@@ -253,4 +253,4 @@ def _try_all(
     return rulings
 
 
-COMMANDS.add("reproduce", Command(options=Reproduce, run=run, section="put claims on trial"))
+COMMANDS.add("reproduce", Command(options=Reproduce, run=run, section="test a claim"))

@@ -165,7 +165,7 @@ def export(options: Export) -> None:
     console.print(f"wrote {options.out}, with a model card in README.md", highlight=False)
 
 
-COMMANDS.add("evaluate", Command(options=Evaluate, run=evaluate, section="train and look"))
-COMMANDS.add("predict", Command(options=Predict, run=predict, section="train and look"))
-COMMANDS.add("track", Command(options=Track, run=track, section="train and look", earlier=("follow",)))
-COMMANDS.add("export", Command(options=Export, run=export, section="train and look"))
+COMMANDS.add("evaluate", Command(options=Evaluate, run=evaluate, section="understand a trained model"))
+COMMANDS.add("predict", Command(options=Predict, run=predict, section="understand a trained model"))
+COMMANDS.add("track", Command(options=Track, run=track, section="understand a trained model", earlier=("follow",)))
+COMMANDS.add("export", Command(options=Export, run=export, section="study a model of your own or a language model"))

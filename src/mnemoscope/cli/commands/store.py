@@ -1,4 +1,4 @@
-"""`mnemoscope store list`, `store verify` and `store clean`: what `claims run` keeps of what it measured."""
+"""`mnemoscope dev store list`, `verify` and `clean`: what `claims run` keeps of what it measured."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from mnemoscope.core.errors import InputError
 
 if TYPE_CHECKING:
     from mnemoscope.claims.measures import StoredFile
-
-SECTION = "put claims on trial"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +71,7 @@ def store_verify(options: StoreVerify) -> None:
         show("damaged", ("file", "why"), [[str(each.path), each.problem] for each in damaged], n_text=2)
         raise InputError(
             f"{len(damaged)} of {counted(len(kept), 'file')} in {options.store} cannot be read; "
-            f"`mnemoscope store clean {options.store}` removes what is damaged, and it is measured again"
+            f"`mnemoscope dev store clean {options.store}` removes what is damaged, and it is measured again"
         )
     console.print(f"{counted(len(kept), 'file')} in {options.store}, all whole", highlight=False)
 
@@ -103,4 +101,5 @@ for _name, _options, _run in (
     ("verify", StoreVerify, store_verify),
     ("clean", StoreClean, store_clean),
 ):
-    COMMANDS.add(f"store {_name}", Command(options=_options, run=_run, section=SECTION))
+    _command = Command(options=_options, run=_run, section="for maintainers", earlier=(f"store {_name}",))
+    COMMANDS.add(f"dev store {_name}", _command)

@@ -252,5 +252,5 @@ def read_sweep(file: Path) -> Sweep:
     return structure(Sweep, content, "sweep")
 
 
-COMMANDS.add("train", Command(options=Train, run=train, section="train and look"))
-COMMANDS.add("sweep", Command(options=SweepOptions, run=sweep, section="train and look"))
+COMMANDS.add("train", Command(options=Train, run=train, section="study a model of your own or a language model"))
+COMMANDS.add("sweep", Command(options=SweepOptions, run=sweep, section="study a model of your own or a language model"))

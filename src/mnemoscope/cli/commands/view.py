@@ -42,4 +42,4 @@ def run(options: View) -> None:
     console.print(f"wrote {options.out}", highlight=False)
 
 
-COMMANDS.add("view", Command(options=View, run=run, section="train and look", out_is_file=True))
+COMMANDS.add("view", Command(options=View, run=run, section="understand a trained model", out_is_file=True))

@@ -1,4 +1,4 @@
-"""`mnemoscope zoo`."""
+"""`mnemoscope dev zoo`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mnemoscope.core.errors import InputError, one_of
 
 @dataclass(frozen=True, kw_only=True)
 class Zoo(Jobs):
-    """For maintainers: pack the runs behind the verdicts on a system into the archives of the zoo."""
+    """Pack the runs behind the verdicts on a system into the archives of the zoo."""
 
     system: Positional[Annotated[str | None, NamesOf("systems")]] = None
     """Whose runs; none: those of the first system that has a default preset."""
@@ -79,4 +79,4 @@ def _of_plan(label: str, specs: Mapping[int, ms.RunSpec], runs: Iterable[ms.Run]
     return [found[seed] for seed in there]
 
 
-COMMANDS.add("zoo", Command(options=Zoo, run=run, section="the package"))
+COMMANDS.add("dev zoo", Command(options=Zoo, run=run, section="for maintainers", earlier=("zoo",)))

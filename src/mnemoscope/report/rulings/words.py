@@ -137,6 +137,30 @@ def as_registered(departures: Sequence[str] | None, code: str = "") -> str:
     return f"{standing}; {code}" if code else standing
 
 
+def registered_word(departures: Sequence[str] | None) -> str:
+    """The same as a word."""
+    return "no" if departures is None else "otherwise" if departures else "yes"
+
+
+def registered_notes(standings: Iterable[tuple[str, Sequence[str] | None, str]]) -> list[str]:
+    """Sentences on what a word leaves out, for claims by id with their departures and the code that has moved."""
+    notes: dict[str, list[str]] = {}
+    for id, departures, code in standings:
+        if departures or code:
+            notes.setdefault(as_registered(departures, code), []).append(id)
+    return [f"{', '.join(ids)}: {text}" for text, ids in notes.items()]
+
+
+def outcome_in_short(ruling: Ruling) -> str:
+    """An outcome in words; where there is no verdict, the reason."""
+    verdict, claim, n_run = ruling.verdict, ruling.claim, ruling.verdict.n + ruling.verdict.n_failed
+    if verdict.outcome != "NOT_APPLICABLE":
+        return outcome_text(verdict.outcome)
+    if n_run < claim.n_replicates:
+        return f"too few {claim.replicate}s ({n_run} of {claim.n_replicates})"
+    return f"no {claim.replicate} passes the gate"
+
+
 def earlier_text(earlier: Superseded) -> str:
     """The outcome of an earlier form of a claim, and the reason for the new form."""
     verdict = "no verdict was kept"
@@ -338,9 +362,14 @@ def ranges(ruling: Ruling, *, judged: bool) -> dict[str, str]:
     return found
 
 
-def in_short(rows: Iterable[Sequence[str]]) -> list[list[str]]:
-    """Rows of verdicts for the terminal, which has no room for long statements."""
-    return [[name, textwrap.shorten(said, LONGEST, placeholder=" …"), *others] for name, said, *others in rows]
+def in_short(rulings: Sequence[Ruling]) -> list[list[str]]:
+    """Rows of verdicts for the terminal, which has no room for long statements and for how a claim is registered."""
+    rows = verdict_rows(rulings)
+    for row, ruling in zip(rows, rulings, strict=True):
+        row[1] = textwrap.shorten(row[1], LONGEST, placeholder=" …")
+        row[2] = outcome_in_short(ruling)
+        row[6] = registered_word(ruling.departures)
+    return rows
 
 
 def verdict_tables(rulings: Sequence[Ruling]) -> list[Table]:

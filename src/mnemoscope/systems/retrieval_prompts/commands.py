@@ -156,4 +156,7 @@ def _numbers(text: str) -> list[int]:
     return numbers
 
 
-COMMANDS.add("prompts retrieval", Command(options=PromptsRetrieval, run=run, section="ask language models"))
+COMMANDS.add(
+    "prompts retrieval",
+    Command(options=PromptsRetrieval, run=run, section="study a model of your own or a language model"),
+)
