@@ -1,11 +1,15 @@
-"""One thread, models that are trained once for all processes of a session, and type checks at run time.
+"""One thread, models that are trained once for all processes of a session, type checks at run time, and the quick lane.
 
 With TYPECHECK annotations and shapes of the package are checked at every call; EXAMPLES is how often hypothesis draws.
+With QUICK tests that are marked `full` are left out, and of those that are marked `sampled` a sample of cases is run.
+Every run draws another sample; SEED repeats one.
 The package is imported inside the fixtures, and torch as well: pytest-xdist's controller reads this file too, the
 processes that run the tests start after that, and TransformerLens takes ten seconds.
 """
 
 import os
+import random
+from collections import defaultdict
 from pathlib import Path
 
 import hypothesis
@@ -22,6 +26,45 @@ if os.environ.get("TYPECHECK"):
 EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=EXAMPLES, database=None)
 hypothesis.settings.load_profile("fixed")
+QUICK = bool(os.environ.get("QUICK"))
+SEED = int(os.environ.setdefault("SEED", str(random.randrange(10**6))))  # the processes of xdist draw the same sample
+
+
+def pytest_report_header() -> str | None:
+    return f"quick lane: SEED={SEED} draws the cases of sampled tests; make test-full runs all" if QUICK else None
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    if QUICK:
+        terminalreporter.write_line(f"quick lane: SEED={SEED} make test repeats this sample; make test-full runs all")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items) -> None:
+    """In the quick lane, leave out what is marked `full` and keep n cases of each test marked `sampled(n)`."""
+    if not QUICK:
+        return
+    cases: dict[str, list[str]] = defaultdict(list)
+    numbers: dict[str, int] = {}
+    for item in items:
+        if mark := item.get_closest_marker("sampled"):
+            name = item.nodeid.partition("[")[0]
+            cases[name].append(item.nodeid)
+            numbers[name] = mark.args[0]
+    drawn = {
+        case
+        for name, all_cases in cases.items()
+        for case in random.Random(f"{SEED} {name}").sample(all_cases, min(numbers[name], len(all_cases)))
+    }
+
+    def is_kept(item) -> bool:
+        if item.get_closest_marker("full"):
+            return False
+        return item.nodeid in drawn or not item.get_closest_marker("sampled")
+
+    left_out = [item for item in items if not is_kept(item)]
+    items[:] = [item for item in items if is_kept(item)]
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session", autouse=True)
