@@ -136,6 +136,7 @@ for line in sys.argv[1:]:
 """
 
 
+@pytest.mark.full
 def test_nothing_is_imported_that_a_command_does_not_need():
     """A refusal or a list would otherwise take ten seconds."""
     lines = LIGHT.replace("FILE", __file__).strip("\n").split("\n")

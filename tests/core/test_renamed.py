@@ -45,6 +45,7 @@ for old, new in json.loads(sys.argv[1]).items():
 """
 
 
+@pytest.mark.full
 def test_a_room_warns_of_nothing_and_an_old_room_can_be_imported():
     rooms = json.dumps({old: OLD_NAMES[old] for old in OLD_ROOMS})
     done = subprocess.run([sys.executable, "-c", NEW_THEN_OLD, rooms], capture_output=True, text=True, check=False)

@@ -12,6 +12,7 @@ from mnemoscope.report.rulings.words import described
 
 
 @pytest.mark.parametrize("name", CLAIMS.names())
+@pytest.mark.every_case
 def test_a_claim_is_explained(name):
     claim = CLAIMS.get(name)
     everyone = (claim, *claim.rivals)
