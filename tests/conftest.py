@@ -1,11 +1,14 @@
-"""One thread, models that are trained once for all processes of a session, and type checks at run time.
+"""One thread, models that are trained once for all processes of a session, type checks at run time, and the quick lane.
 
 With TYPECHECK annotations and shapes of the package are checked at every call; EXAMPLES is how often hypothesis draws.
+With QUICK tests that are marked `full` are left out, and of every other test CASES cases are run, drawn by SEED.
 The package is imported inside the fixtures, and torch as well: pytest-xdist's controller reads this file too, the
 processes that run the tests start after that, and TransformerLens takes ten seconds.
 """
 
 import os
+import random
+from collections import defaultdict
 from pathlib import Path
 
 import hypothesis
@@ -22,6 +25,37 @@ if os.environ.get("TYPECHECK"):
 EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=EXAMPLES, database=None)
 hypothesis.settings.load_profile("fixed")
+QUICK = bool(os.environ.get("QUICK"))
+CASES = 4
+SEED = int(os.environ.setdefault("SEED", str(random.randrange(10**6))))  # the processes of xdist draw the same sample
+
+
+def pytest_report_header() -> str | None:
+    return f"quick lane: SEED={SEED} draws the cases of tests; make test-full runs all" if QUICK else None
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    if QUICK:
+        terminalreporter.write_line(f"quick lane: SEED={SEED} make test repeats this sample; make test-full runs all")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items) -> None:
+    """In the quick lane, leave out what is marked `full` and keep a sample of the cases of every other test."""
+    if not QUICK:
+        return
+    cases: dict[str, list] = defaultdict(list)
+    for item in items:
+        if not item.get_closest_marker("full"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    kept: set[str] = set()
+    for name, those in cases.items():
+        sampled = those[0].get_closest_marker("sampled")
+        n = len(those) if those[0].get_closest_marker("every_case") else sampled.args[0] if sampled else CASES
+        kept |= {item.nodeid for item in random.Random(f"{SEED} {name}").sample(those, min(n, len(those)))}
+    left_out = [item for item in items if item.nodeid not in kept]
+    items[:] = [item for item in items if item.nodeid in kept]
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -153,6 +153,7 @@ def excess(model, task, split: str, reference: str) -> float:
 
 
 @pytest.mark.parametrize(("split", "reference"), [("all", "bayes"), ("train", "bayes_train"), ("test", "bayes_test")])
+@pytest.mark.full
 def test_no_model_beats_the_floor_of_its_distribution(learned, tiny, split, reference):
     for run in (learned, tiny):
         for model in (run.model(), run.untrained()):

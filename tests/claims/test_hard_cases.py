@@ -57,6 +57,7 @@ def clustered(rng):
     return MARGIN + rng.normal(size=(16, 24, 1)).repeat(5, 2).reshape(16, 120) + 0.1 * rng.normal(size=(16, 120))
 
 
+@pytest.mark.full
 def test_prompts_of_one_source_count_once():
     claim, source = make_claim("exists"), np.arange(24).repeat(5)
 

@@ -172,6 +172,7 @@ print(instrument(), Call(evaluate, version=1).key)
 """
 
 
+@pytest.mark.full
 def test_a_comment_in_an_analysis_changes_no_key(tmp_path):
     """A copy of the library in which every analysis has one more line."""
     package, copy = Path(mnemoscope.__file__).parent, tmp_path / "mnemoscope"

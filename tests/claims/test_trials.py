@@ -334,6 +334,7 @@ def test_typical_and_deviating_replicates(tmp_path):
     assert only(run_trials([make(margin=0.0)], runs)).deviating() is None
 
 
+@pytest.mark.full
 def test_the_headlines_that_are_not_on_trial_count_in_the_correction(runs, monkeypatch, tmp_path):
     more = [fake_run(tmp_path, D4, seed, 2.0 if seed < 24 else 0.0) for seed in range(18, 32)]
     claim = make(system="made-up", headline=True, n_replicates=32)

@@ -273,7 +273,7 @@ def test_reproduce_shows_the_first_seed_of_every_configuration_before_it_trains_
     assert again.splitlines()[-9:] == rest.splitlines()[-9:]
 
 
-def test_reproduce_shows_what_was_followed_of_every_seed_and_of_the_first_ones_too(tmp_path, monkeypatch):
+def test_reproduce_shows_what_was_followed_of_every_seed_and_of_the_first_ones_too(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(trials, "claims_named", lambda _: [])
     small = {"task.n_subjects": 4, "task.n_relations": 3, "task.n_noise": 5, "task.length": 6}
     short = {"recipe.n_steps": 20, "recipe.warmup_steps": 5, "recipe.batch_size": 32, "recipe.metrics_every": 10}
@@ -281,7 +281,12 @@ def test_reproduce_shows_what_was_followed_of_every_seed_and_of_the_first_ones_t
     system = SYSTEMS.get("factual-recall")
     part = replace(system.quick[0], presets=("facts-linear",), changes=tuple({**small, **short}.items()))
     monkeypatch.setitem(SYSTEMS._items, "factual-recall", replace(system, quick=(part,)))
-    main(["reproduce", "factual-recall", "--seeds", "5-6", "--jobs", "1", "--out", "out"])
+    words = ["reproduce", "factual-recall", "--seeds", "5-6", "--jobs", "1", "--out", "out"]
+    main(words)
+    plan = "factual-recall: trains 2 of 2 models (40 steps; about a minute with --jobs 1), then makes tables, a report"
+    assert capsys.readouterr().out.startswith(plan)
     assert "Not tracked yet" not in (tmp_path / "out" / "report.html").read_text()
     (file,) = (tmp_path / "out" / "arrays").rglob("trajectory.nc")
     assert xr.open_dataset(file).seed.values.tolist() == [5, 6]
+    main(words)
+    assert capsys.readouterr().out.startswith("factual-recall: all 2 models are trained; ")

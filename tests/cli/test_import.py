@@ -154,6 +154,7 @@ def broken_lab(tmp_path):
     return package, run
 
 
+@pytest.mark.full
 def test_commands_go_on_without_a_system_that_cannot_be_imported(broken_lab):
     package, run = broken_lab
     done = run("list", "systems")
@@ -169,6 +170,7 @@ def test_commands_go_on_without_a_system_that_cannot_be_imported(broken_lab):
     assert "broken_lab cannot be imported (ModuleNotFoundError: No module named 'no_such_module')" in warning
 
 
+@pytest.mark.full
 def test_what_needs_a_system_that_cannot_be_imported_is_refused(broken_lab):
     _, run = broken_lab
     done = run("train", "--preset", "broken-preset", before="import logging; logging.disable()")

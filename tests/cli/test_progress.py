@@ -5,6 +5,7 @@ from time import sleep
 
 from rich.console import Console
 
+from mnemoscope.cli import output
 from mnemoscope.cli.output import counted_down, live
 from mnemoscope.core.runtime import listen_to_progress, progress
 from mnemoscope.training.recorder import Progress
@@ -43,11 +44,30 @@ def test_the_line_of_other_work_tells_the_share_of_one_run_and_goes_away():
     assert max(map(len, re.split(r"[\r\n]", text))) <= 80
 
 
-def test_without_a_terminal_nothing_is_shown():
+def test_a_short_work_writes_nothing_into_a_log():
     out = io.StringIO()
     with counted_down(2, "runs", Console(file=out)) as advance:
         advance()
     assert out.getvalue() == ""
+
+
+def test_a_log_gets_a_line_every_ten_seconds(monkeypatch):
+    """A log in which nothing appears for minutes looks like a command that hangs."""
+    assert output.SECONDS_BETWEEN_LINES == 10
+    monkeypatch.setattr(output, "SECONDS_BETWEEN_LINES", 0.05)
+    out = io.StringIO()
+    with counted_down(4, "runs", Console(file=out)) as advance:
+        advance()
+        sleep(0.3)
+    lines = out.getvalue().splitlines()
+    assert len(lines) >= 2
+    assert set(lines) == {"runs, 1 of 4, 25 %, 0:00:00 passed"}
+    out = io.StringIO()
+    metrics = {"train_loss": 1.25, "test_recall": 0.256}
+    with live(2, Console(file=out)) as report:
+        report(Progress(Path("runs/v3-quick/seed-00"), 50, 100, metrics))
+        sleep(0.3)
+    assert "trained 0 of 2 runs, 25 %" in out.getvalue()
 
 
 def test_the_outermost_loop_tells():

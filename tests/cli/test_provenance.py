@@ -21,6 +21,7 @@ OF_RUNS = "T1"
 
 
 @pytest.mark.parametrize("name", CLAIMS.names())
+@pytest.mark.every_case
 def test_every_claim_and_its_measure_are_found_in_the_code(name):
     claim = CLAIMS.get(name)
     place, measure = place_of_claim(claim), place_of(claim.measure)

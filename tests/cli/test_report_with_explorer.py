@@ -37,6 +37,7 @@ def test_the_report_links_the_explorer_that_is_written_beside_it_unless_it_is_de
     assert 'href="report-explorer.html"' in (tmp_path / "index.html").read_text()
 
 
+@pytest.mark.full
 def test_roles_and_costs_are_those_of_the_report_and_are_not_measured_again(tiny, tmp_path, monkeypatch):
     [(entry, results)] = analyse_all([tiny], 1)
     monkeypatch.setattr(content, "without_parts", lambda *_: pytest.fail("measured again"))
@@ -78,6 +79,7 @@ def test_the_page_stays_near_its_size_and_no_report_fails_for_it(tiny, tmp_path,
     assert "explorer.html" not in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.full
 def test_what_the_page_cannot_use_of_a_report_is_measured(tiny):
     [(entry, results)] = analyse_all([tiny], 1)
     [(label, result)] = results.items()

@@ -39,7 +39,9 @@ def rows(file):
     return list(csv.reader(file.open()))
 
 
-@pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.thorough), "2"])
+@pytest.mark.parametrize(
+    "jobs", [pytest.param("1", marks=pytest.mark.thorough), pytest.param("2", marks=pytest.mark.full)]
+)
 def test_a_grid_is_trained_and_shown(place, capsys, jobs):
     (place / "grid.yaml").write_text(GRID)
     main(["sweep", "grid.yaml", "--out", "out", "--jobs", jobs])

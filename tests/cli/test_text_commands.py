@@ -138,6 +138,7 @@ def test_view_labels_tokens_with_their_symbols(noisy, place):
     assert "CircuitsVis.render" in page
 
 
+@pytest.mark.full
 def test_follow_measures_once_and_the_report_shows_it(birth, place, capsys):
     main(["track", birth])
     out = capsys.readouterr().out
@@ -177,6 +178,7 @@ def test_follow_refuses_runs_that_have_not_come_to_their_end(birth, capsys):
     assert "none of the runs is finished" in refused(["track", birth], capsys)
 
 
+@pytest.mark.full
 def test_runs_of_several_tasks_stand_on_one_page(noisy, birth, place):
     main(["report", f"{birth}/seed-100", f"{noisy}/seed-100", "--out", "both.html"])
     page = (place / "both.html").read_text()
@@ -209,6 +211,7 @@ def test_claims_whose_models_the_zoo_does_not_hold_are_named():
     assert sentences == ["the zoo holds no models that R2 is about; train some, and name them with --runs"]
 
 
+@pytest.mark.full
 def test_reproduce_follows_reports_and_asks_the_claims_of_the_text(place, monkeypatch, capsys):
     part = TrainingSet(recipe="quick", presets=("birth-fixed",), seeds=(100,), changes=tuple(SMALL.items()))
     with pytest.MonkeyPatch.context() as patch:

@@ -37,6 +37,7 @@ def runs(tmp_path, *commands: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.full
 def test_training_and_the_first_look_do(tmp_path):
     runs(tmp_path, *TRAIN, f"ablate {RUN}")
 

@@ -103,6 +103,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("line", commands())
+@pytest.mark.every_case
 def test_the_commands_on_the_pages_parse(line, monkeypatch):
     monkeypatch.chdir(EXAMPLES)  # the configuration file lies there
     found = split_command(shlex.split(line.partition(" > ")[0])[1:])  # the rest is the shell's

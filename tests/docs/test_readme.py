@@ -92,6 +92,7 @@ LINES = [
 
 
 @pytest.mark.parametrize("line", LINES)
+@pytest.mark.every_case
 def test_the_commands_are_understood(line):
     command, words = split_command(shlex.split(line)[1:])
     assert isinstance(parse(command, words), commands()[command].options)

@@ -85,7 +85,7 @@ def process_of(run: Run) -> int:
     return os.getpid()
 
 
-@pytest.mark.parametrize(("n_cores", "here"), [(1, True), (2, False)])
+@pytest.mark.parametrize(("n_cores", "here"), [(1, True), pytest.param(2, False, marks=pytest.mark.full)])
 def test_no_jobs_are_one_per_core(tiny, monkeypatch, n_cores, here):
     monkeypatch.setattr(executor, "n_cores", lambda: n_cores)
     assert executor.n_processes(0) == n_cores
@@ -131,6 +131,7 @@ def test_a_process_that_imports_an_unguarded_script_ends_when_it_asks_for_worker
         (3, DiedError, "3 worker processes died of it, the last with exit code 3"),
     ],
 )
+@pytest.mark.full
 def test_the_death_of_workers_is_told(code, error, message):
     with pytest.raises(error, match=message):
         list(analyse_many([code] * 2, os._exit, jobs=2))
@@ -145,6 +146,7 @@ def end_once(marks: Path) -> int:
     return n
 
 
+@pytest.mark.full
 def test_pieces_whose_workers_die_are_given_to_others(tmp_path):
     assert list(analyse_many([tmp_path / "a", tmp_path / "b", tmp_path / "c"], end_once, jobs=2)) == [2, 2, 2]
 
@@ -159,6 +161,7 @@ def wait_for_long(number: int) -> int:
     return number
 
 
+@pytest.mark.full
 def test_workers_end_with_an_error_and_with_whoever_waits():
     with pytest.raises(ZeroDivisionError, match="1"):
         list(analyse_many([1, 1], fail, jobs=2))

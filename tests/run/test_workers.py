@@ -146,6 +146,7 @@ class NoMark:
 
 
 @pytest.mark.usefixtures("one_worker")
+@pytest.mark.full
 def test_together_is_together_there(tmp_path):
     there = trained(tmp_path / "there", together=True)
     with on_scheduler_left():

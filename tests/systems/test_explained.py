@@ -22,6 +22,7 @@ REFUTED = {**QUANTIFIED, "every": QUANTIFIED["exists"], "exists": QUANTIFIED["ev
 
 
 @pytest.mark.parametrize("name", CLAIMS.names())
+@pytest.mark.every_case
 def test_a_claim_is_explained(name):
     claim = CLAIMS.get(name)
     everyone = (claim, *claim.rivals)

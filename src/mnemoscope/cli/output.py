@@ -6,7 +6,10 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import lazy_loader
@@ -101,13 +104,37 @@ def _real(result: xr.Dataset) -> xr.Dataset:
 
 # ---- progress
 
+SECONDS_BETWEEN_LINES = 10.0
+
+
+@contextmanager
+def regular_lines(text: Callable[[], str], console: Console = console) -> Iterator[None]:
+    """Print `text()` and the time passed every ten seconds where the output is no terminal, as in a log."""
+    if console.is_terminal:
+        yield
+        return
+    began, ended = monotonic(), Event()
+
+    def write() -> None:
+        while not ended.wait(SECONDS_BETWEEN_LINES):
+            passed = timedelta(seconds=round(monotonic() - began))
+            console.print(f"{text()}, {passed} passed", highlight=False, markup=False, soft_wrap=True)
+
+    writer = Thread(target=write, daemon=True)
+    writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writer.join()
+
 
 @contextmanager
 def counted_down(n: int, what: str, console: Console = console) -> Iterator[Callable[[], None]]:
     """A function to be called after each of `n` pieces of work; shows how many are done and the time left.
 
-    Progress within a piece in this process (`core.runtime`) counts for its share. Nothing is shown where the output is
-    no terminal. `what` names the pieces, such as `runs`, before the bar.
+    Progress within a piece in this process (`core.runtime`) counts for its share. Where the output is no terminal, a
+    line appears every ten seconds. `what` names the pieces, such as `runs`, before the bar.
     """
     bars = Progress(
         TextColumn("{task.description}", table_column=Column(no_wrap=True)),
@@ -121,9 +148,8 @@ def counted_down(n: int, what: str, console: Console = console) -> Iterator[Call
         transient=True,
         disable=not console.is_terminal,
     )
-    done = 0
-    with bars:
-        bar = bars.add_task(_of(what, done, n), total=n)
+    done, bar = 0, bars.add_task(_of(what, 0, n), total=n)
+    with bars, regular_lines(lambda: f"{bars.tasks[0].description}, {bars.tasks[0].percentage:.0f} %", console):
 
         def heard(pieces: int, of: int) -> None:
             bars.update(bar, completed=done + min(pieces / max(of, 1), 1))
@@ -154,8 +180,14 @@ def live(n_runs: int, console: Console = console) -> Iterator[recorder.Report]:
     )
     tasks: dict[Path, TaskID] = {}
     shares: dict[Path, float] = {}
-    with bars:
-        overall = bars.add_task("runs", total=n_runs, numbers=f"0 of {n_runs}")
+    overall = bars.add_task("runs", total=n_runs, numbers=f"0 of {n_runs}")
+
+    def in_words() -> str:
+        first = bars.tasks[0]
+        left = f", about {timedelta(seconds=round(first.time_remaining))} left" if first.time_remaining else ""
+        return f"trained {first.fields['numbers']} runs, {first.percentage:.0f} %{left}"
+
+    with bars, regular_lines(in_words, console):
 
         def report(line: recorder.Progress) -> None:
             name = "/".join(line.path.parts[-2:])

@@ -18,7 +18,7 @@ from mnemoscope.claims.replicates import Admitted, admit
 from mnemoscope.claims.trials import Progress, run_trials
 from mnemoscope.claims.verdict import Ruling, write_rulings
 from mnemoscope.cli.options import WritesResults
-from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
+from mnemoscope.cli.output import console, regular_lines, show, write_arrays, write_page, write_table
 from mnemoscope.cli.provenance import pieces
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of
@@ -174,9 +174,17 @@ def _live(claims: Sequence[Claim]) -> Iterator[Any]:
         rows.caption = time_left(monotonic() - began, *map(sum, zip((0, 0), *done.values(), strict=True)))
         return rows
 
-    with Live(table({}), console=console, transient=True, auto_refresh=False) as shown:
+    latest: Mapping[str, tuple[int, int]] = {}
+
+    def in_words() -> str:
+        n, of = map(sum, zip((0, 0), *latest.values(), strict=True))
+        return f"{counted(len(claims), 'claim')} on trial, {n} of {of or '?'} measurements"
+
+    with Live(table({}), console=console, transient=True, auto_refresh=False) as shown, regular_lines(in_words):
 
         def report(progress: Progress) -> None:
+            nonlocal latest
+            latest = dict(progress)
             shown.update(table(progress), refresh=console.is_terminal)
 
         yield report

@@ -68,6 +68,7 @@ def test_what_is_lost_of_little_is_a_share_of_the_least():
     assert reading.lost(clean, left, 1.0).tolist() == [0.75, 0.1]
 
 
+@pytest.mark.full
 def test_a_claim_can_be_tried_from_python(tmp_path):
     from tests.language_models import save
 

@@ -47,6 +47,7 @@ def test_the_page_shows_the_circuit_of_every_seed(runs, capsys):
     assert "Not tracked yet" in page
 
 
+@pytest.mark.full
 def test_a_page_of_tracked_runs_says_when_paths_set_in(runs, capsys):
     """The chain follower stands at the last checkpoint only, so that its paths are there from step 20 on."""
     main(["track", runs])

@@ -45,6 +45,7 @@ def capacity_in_a_loop(d, draw, start, training, *, parameters, n_outputs=None):
     return grid[low]
 
 
+@pytest.mark.full
 def test_matrices_store_what_a_loop_finds():
     found = matrix_capacity((4, 6, 8), draws=DRAWS, training=QUICK)
     for d in (4, 6, 8):

@@ -1,0 +1,50 @@
+"""The quick lane: what it leaves out, and that a seed repeats it."""
+
+from unittest import mock
+
+import pytest
+
+from tests import conftest
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnknownMarkWarning")
+SOURCE = """
+import pytest
+
+@pytest.mark.full
+def test_long(): ...
+
+def test_short(): ...
+
+@pytest.mark.parametrize("n", range(20))
+def test_product(n): ...
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("n", range(20))
+def test_costly_product(n): ...
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("n", range(20))
+def test_cheap_product(n): ...
+"""
+
+
+def kept(pytester, monkeypatch, *, quick: bool = True, seed: int = 0) -> list[str]:
+    monkeypatch.setattr(conftest, "QUICK", quick)
+    monkeypatch.setattr(conftest, "SEED", seed)
+    items = pytester.getitems(SOURCE)
+    conftest.pytest_collection_modifyitems(mock.Mock(), items)
+    return [item.name for item in items]
+
+
+def test_the_quick_lane_keeps_a_sample_and_the_full_lane_everything(pytester, monkeypatch):
+    names = kept(pytester, monkeypatch)
+    numbers = {name: sum(each.startswith(f"test_{name}") for each in names) for name in ("long", "short", "product")}
+    assert numbers == {"long": 0, "short": 1, "product": conftest.CASES}
+    assert sum(name.startswith("test_costly") for name in names) == 2
+    assert sum(name.startswith("test_cheap") for name in names) == 20
+    assert len(kept(pytester, monkeypatch, quick=False)) == 62
+
+
+def test_a_seed_repeats_a_sample_and_another_draws_another(pytester, monkeypatch):
+    assert kept(pytester, monkeypatch, seed=1) == kept(pytester, monkeypatch, seed=1)
+    assert kept(pytester, monkeypatch, seed=1) != kept(pytester, monkeypatch, seed=2)
