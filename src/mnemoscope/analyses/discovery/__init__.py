@@ -1,1 +1,13 @@
 """Circuits on the graph of a model's edges: what they are measured on, searches for them, and their quality."""
+
+from mnemoscope.analyses.discovery.criteria import against_random as against_random
+from mnemoscope.analyses.discovery.criteria import completeness as completeness
+from mnemoscope.analyses.discovery.criteria import faithfulness as faithfulness
+from mnemoscope.analyses.discovery.criteria import minimality as minimality
+from mnemoscope.analyses.discovery.searches import compared_with_exact as compared_with_exact
+from mnemoscope.analyses.discovery.searches import exact as exact
+from mnemoscope.analyses.discovery.searches import greedy as greedy
+from mnemoscope.analyses.discovery.searches import top_n as top_n
+from mnemoscope.analyses.discovery.setting import Setting as Setting
+from mnemoscope.analyses.discovery.setting import circuit as circuit
+from mnemoscope.analyses.discovery.setting import nodes as nodes

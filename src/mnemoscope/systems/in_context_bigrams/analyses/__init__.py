@@ -2,7 +2,7 @@
 
 `evaluation`: the sequences, the gate of claims about mechanisms, and predictions by class of position.
 `heads`: attention as of an induction head; `memories`: its three memories.
- `causal`: what patterns are worth. `feed_forward`: global bigrams in an MLP.
+`causal`: what patterns are worth. `feed_forward`: global bigrams in an MLP.
 `trajectory`: all measures along training, and their onsets. `noise_or_context`, `noise_samples`: the noise token.
 `gradient_memories`: what single gradient steps store.
 """
