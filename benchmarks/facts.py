@@ -10,9 +10,9 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.presets import preset
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.building import held, matching_names, parameters, untrained
+from mnemoscope.models.building import build_untrained, detached_parameters, held_patterns, matching_names
 from mnemoscope.training.learner import Learner
-from mnemoscope.training.schedule import stacked
+from mnemoscope.training.schedule import stack_batches
 from timing import Contender, Figure, duration, interleave, ratio
 
 AIM = 5.0
@@ -56,9 +56,9 @@ def plain(spec: RunSpec, batch: Batch) -> Contender:
 
 def ours(spec: RunSpec, batch: Batch) -> Contender:
     """Steps of the training loop, without its files."""
-    learner = Learner(spec.model, spec.recipe, [parameters(untrained(spec))], [{}])
-    learner.hold(matching_names(held(spec.model), learner.names))
-    examples, last = stacked([batch]), torch.tensor([spec.task.n_ctx - 1])
+    learner = Learner(spec.model, spec.recipe, [detached_parameters(build_untrained(spec))], [{}])
+    learner.hold(matching_names(held_patterns(spec.model), learner.names))
+    examples, last = stack_batches([batch]), torch.tensor([spec.task.n_ctx - 1])
 
     def work() -> float:
         learner.update(learner.losses(spec.task.loss, examples, last), learning_rate=1e-2)

@@ -2,8 +2,15 @@
 
 from statistics import median
 
-from mnemoscope.analyses.attention_replacement.losses import Assignment, bench
-from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, LATER, Grain, paths, remove_paths, without
+from mnemoscope.analyses.attention_replacement.losses import Assignment, loss_meter
+from mnemoscope.analyses.attention_replacement.paths import (
+    FALLBACKS,
+    LATER,
+    Grain,
+    pattern_paths,
+    redirect_path,
+    remove_paths,
+)
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.intervention import SetPattern
 from mnemoscope.core.patterns import checked_pattern, identity, one_hot, previous, uniform, with_fallback
@@ -52,7 +59,7 @@ class Ours:
     """All paths taken out, a pair of intact runs a layer included; a trial is a unit."""
 
     def __init__(self, model: HookedTransformer, batch: Batch, by: Grain):
-        self.at, self.assigned = bench(model, batch, None), mechanisms()
+        self.at, self.assigned = loss_meter(model, batch, None), mechanisms()
         self.by: Grain = by
         self.n_trials = float(len(LATER) * self._n_patterns())
 
@@ -64,8 +71,8 @@ class Ours:
         batch = self.at.by.batch
         others = [checked_pattern(fallback, batch).double() for fallback in FALLBACKS]
         rows = {head: checked_pattern(mechanism, batch).double() for head, mechanism in self.assigned.items()}
-        found = paths(batch, self.assigned, self.by)
-        return sum(without(path, rows[path.head], other) is not None for path in found for other in others)
+        found = pattern_paths(batch, self.assigned, self.by)
+        return sum(redirect_path(path, rows[path.head], other) is not None for path in found for other in others)
 
 
 def sweeps(quick: bool) -> list[Figure]:

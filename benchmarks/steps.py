@@ -13,12 +13,12 @@ from mnemoscope.core.presets import preset
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.engine.architecture import transformer_from_spec
-from mnemoscope.engine.block import Read
-from mnemoscope.models.building import matching_names, parameters, untrained, zero_patterns
+from mnemoscope.engine.block import OutputPlaces
+from mnemoscope.models.building import build_untrained, detached_parameters, matching_names, zero_patterns
 from mnemoscope.models.lens import HookedTransformer
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.loop import train
-from mnemoscope.training.schedule import Blocks, frozen, learning_rate
+from mnemoscope.training.schedule import TrainingBatches, frozen_names, learning_rate
 from timing import Contender, Figure, duration, interleave, ratio
 
 SIZES = ("v3", "v1")
@@ -37,7 +37,7 @@ def published(
 
 def fresh(spec: RunSpec, device: str = "cpu") -> HookedTransformer:
     """The untrained hooked model of a run."""
-    return untrained(spec, device=device)
+    return build_untrained(spec, device=device)
 
 
 class OurSteps:
@@ -46,15 +46,15 @@ class OurSteps:
     def __init__(self, specs: Sequence[RunSpec], device: str = "cpu", n_steps: int = CHUNK):
         self.specs, self.device, self.n_steps, self.step = specs, device, n_steps, 0
         self.model, self.recipe = specs[0].model, specs[0].recipe
-        initial = [parameters(fresh(spec, device)) for spec in specs]
+        initial = [detached_parameters(fresh(spec, device)) for spec in specs]
         self.learner = Learner(self.model, self.recipe, initial, [{} for _ in specs])
-        self.data = Blocks(specs, device)
+        self.data = TrainingBatches(specs, device)
         self.positions = self.data.batch(0).scored[0].any(0).nonzero()[:, 0]
 
     def __call__(self) -> float:
         off = matching_names(zero_patterns(self.model), self.learner.names)
         for step in range(self.step, self.step + self.n_steps):
-            self.learner.hold(off | frozen(self.recipe, self.learner.names, step))
+            self.learner.hold(off | frozen_names(self.recipe, self.learner.names, step))
             losses = self.learner.losses(self.specs[0].task.loss, self.data.batch(step), self.positions)
             self.learner.update(losses, learning_rate=learning_rate(self.recipe, step))
         self.step += self.n_steps
@@ -65,7 +65,7 @@ class OurSteps:
 
 def hooked_steps(spec: RunSpec) -> Contender:
     """Plain forward and backward of a `HookedTransformer` with Adam on the same data."""
-    model, data = fresh(spec), Blocks([spec])
+    model, data = fresh(spec), TrainingBatches([spec])
     adam = torch.optim.Adam(model.parameters(), lr=spec.recipe.learning_rate)
 
     def work() -> float:
@@ -155,7 +155,7 @@ def sampling(repetitions: int) -> list[Figure]:
         return sum(len(spec.task.sample(BLOCK, split="train", generator=stream)) for _ in range(8))
 
     def batches() -> float:
-        data = Blocks([spec])
+        data = TrainingBatches([spec])
         return sum(data.batch(step).inputs.shape[1] for step in range(8 * BLOCK // batch_size))
 
     seconds = interleave({"source": one_by_one, "block": block, "batches": batches}, repetitions)
@@ -179,7 +179,9 @@ def equality() -> list[Figure]:
                 parameter += 0.1 * torch.randn(parameter.shape, generator=noise)
             batch = spec.task.sample(4096, split="train", generator=noise)
             positions = batch.scored.any(0).nonzero()[:, 0]
-            ours = transformer_from_spec(parameters(model), spec.model)(batch.inputs, Read(columns=positions))
+            ours = transformer_from_spec(detached_parameters(model), spec.model)(
+                batch.inputs, OutputPlaces(columns=positions)
+            )
             largest = max(largest, float((ours - model(batch.inputs)[:, positions]).abs().max()))
         note = "5 models with random parameters, 4,096 sequences each"
         figures.append(

@@ -10,10 +10,10 @@ from torch.nn import functional as F
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec
-from mnemoscope.models.building import parameters, untrained
+from mnemoscope.models.building import build_untrained, detached_parameters
 from mnemoscope.systems.retrieval.tasks import Retrieval
 from mnemoscope.training.learner import Learner
-from mnemoscope.training.schedule import stacked
+from mnemoscope.training.schedule import stack_batches
 from timing import Contender, Figure, duration, interleave, ratio
 
 TASK = Retrieval()
@@ -63,8 +63,8 @@ def plain(batch: Batch) -> Contender:
 def ours(batch: Batch) -> Contender:
     """Steps of the training loop, without its files."""
     run = spec()
-    learner = Learner(run.model, run.recipe, [parameters(untrained(run))], [{}])
-    examples, positions = stacked([batch]), batch.scored.any(0).nonzero()[:, 0]
+    learner = Learner(run.model, run.recipe, [detached_parameters(build_untrained(run))], [{}])
+    examples, positions = stack_batches([batch]), batch.scored.any(0).nonzero()[:, 0]
 
     def work() -> float:
         learner.update(learner.losses(TASK.loss, examples, positions), learning_rate=1e-3)

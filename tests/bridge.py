@@ -82,7 +82,7 @@ def llama_and_bridge(**changes: Any) -> tuple[HookedTransformer, TransformerBrid
                 **{"n_key_value_heads": 2, "gated_mlp": True, "dtype": "float64"},
             }
         )
-        state = {name: value.clone() for name, value in families.weights(theirs, model.cfg).items()}
+        state = {name: value.clone() for name, value in families.convert_weights(theirs, model.cfg).items()}
         model.load_and_process_state_dict(
             state,
             fold_ln=False,

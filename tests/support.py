@@ -15,7 +15,7 @@ from mnemoscope.core.patterns import earlier
 from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import ModelSpec, RunSpec
 from mnemoscope.engine.architecture import transformer_from_spec
-from mnemoscope.engine.block import Read
+from mnemoscope.engine.block import OutputPlaces
 from mnemoscope.models.building import build, from_configuration, matching_names, zero_patterns
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.constructed.stand_ins import Predictor as Predictor
@@ -62,7 +62,7 @@ def random_model(*, d_vocab: int = 6, n_ctx: int = 9, seed: int = 0, **changes):
 
 def logits_of(params, spec: ModelSpec, inputs, positions, **options):
     """What training computes: the engine's outputs at some positions of every sequence."""
-    return transformer_from_spec(params, spec, **options)(inputs, Read(columns=positions))
+    return transformer_from_spec(params, spec, **options)(inputs, OutputPlaces(columns=positions))
 
 
 def foreign_model(**changes):

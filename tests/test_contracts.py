@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.positions import names_of
+from mnemoscope.core.positions import position_names
 from mnemoscope.core.presets import PRESETS, preset
 from mnemoscope.core.protocols import Task, VectorTask
 from mnemoscope.core.specification import TASKS, RunSpec
-from mnemoscope.models.building import matching_names, parameters, untrained, zero_patterns
+from mnemoscope.models.building import build_untrained, detached_parameters, matching_names, zero_patterns
 from mnemoscope.training.schedule import check_schedules
 from tests.support import global_generators_untouched, logits_of, seeded
 
@@ -118,7 +118,7 @@ def test_batches_fit_the_sizes_that_the_task_states(task, split):
 @each_task
 @pytest.mark.parametrize("method", ["sample", "monitor"])
 def test_positions_have_one_name_each_or_none(task, method):
-    names = names_of(task)
+    names = position_names(task)
     batch = getattr(task, method)(8, split="train", generator=seeded())
     assert tuple(batch.positions) == names
     if names:
@@ -302,12 +302,12 @@ def test_schedules_and_checkpoints_are_in_order():
 def test_the_model_can_be_built_and_both_forward_passes_agree(name):
     spec = preset(name, "quick", 0)
     with global_generators_untouched():
-        model = untrained(spec)
+        model = build_untrained(spec)
     batch = spec.task.sample(16, split="train", generator=seeded())
     expected = model(batch.inputs)
     assert expected.shape == (*batch.scored.shape, getattr(spec.task, "d_output", n_outputs(spec.task)))
     positions = batch.scored.any(0).nonzero()[:, 0]
-    given = logits_of(parameters(model), spec.model, batch.inputs, positions)
+    given = logits_of(detached_parameters(model), spec.model, batch.inputs, positions)
     torch.testing.assert_close(given, expected[:, positions], atol=1e-5, rtol=1e-5)
     off = matching_names(zero_patterns(spec.model), dict(model.named_parameters()))
     assert all(not model.state_dict()[key].any() for key in off)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mnemoscope.analyses import evaluation
-from mnemoscope.claims.measures import Call, ControlWork, RunWork, do
+from mnemoscope.claims.measures import ControlWork, MeasureCall, RunWork, do_work
 from mnemoscope.core.presets import preset
 from mnemoscope.models.building import build
 from mnemoscope.models.subjects import Subject
@@ -22,8 +22,8 @@ from tests.systems.in_context_bigrams.analyses.test_evaluation import TASK as IN
 
 LOOKUP = small_spec("v3", changes={"task.n_values": 4}).task.for_seed(0)
 MEASURES = {
-    "skills": lambda subject: evaluation.learned(subject),
-    "evaluation": lambda subject: evaluation.evaluated(subject),
+    "skills": lambda subject: evaluation.lowest_skill_accuracy(subject),
+    "evaluation": lambda subject: evaluation.evaluate_subject(subject),
     "attention by role": lambda subject: attention_by_role(subject),
     "paths": lambda subject: memory.without_paths(subject),
 }
@@ -80,13 +80,13 @@ def planted(case: int) -> dict[str, Subject]:
 def test_of_what_is_measured_for_claims(kind, tmp_path):
     """A model is loaded once for all calls on it, and not kept after them."""
     FREED.clear()
-    calls = (Call(noted), Call(noted, (("number", 1),)))
+    calls = (MeasureCall(noted), MeasureCall(noted, (("number", 1),)))
     piece = (
         RunWork(fake_run(tmp_path, D4, 0, 1.0), calls=calls)
         if kind == "run"
         else ControlWork(planted, 0, None, calls=calls)
     )
-    found = do(piece, store=None)
+    found = do_work(piece, store=None)
     assert [found[call.key]["same"] for call in calls] == [1.0, 1.0]
     assert len(FREED) == 2
     assert freed(*(reference for pair in FREED for reference in pair))
@@ -98,9 +98,10 @@ def test_the_models_of_a_run_are_loaded_once_a_step(tmp_path, monkeypatch):
     last, steps = run.spec.recipe.n_steps, []
     whole = RunWork.load
     monkeypatch.setattr(RunWork, "load", lambda self, step: steps.append(step) or whole(self, step))
-    do(
+    do_work(
         RunWork(
-            run, calls=tuple(Call(noted, (("number", n),), step=step) for n in range(2) for step in (0, None, last))
+            run,
+            calls=tuple(MeasureCall(noted, (("number", n),), step=step) for n in range(2) for step in (0, None, last)),
         ),
         store=None,
     )

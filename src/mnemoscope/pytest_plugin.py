@@ -53,14 +53,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     places, out = config.getoption("mnemoscope_runs") or [], config.getoption("mnemoscope_json")
     for place in places:
-        _check_place(place)
+        _check_json_path(place)
     if out and not Path(out).absolute().parent.is_dir():
         raise pytest.UsageError(f"--mnemoscope-json: the directory of {out} does not exist; make it first")
     if (places or out) and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Verdicts(out), "mnemoscope-verdicts")
+        config.pluginmanager.register(VerdictCollector(out), "mnemoscope-verdicts")
 
 
-def _check_place(place: str) -> None:
+def _check_json_path(place: str) -> None:
     if place.partition(":")[0] == "zoo":
         return
     if not Path(place).is_dir():
@@ -123,9 +123,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     seed = item.stash.get(_ITEM, None)
     if seed is None:
         return (yield)
-    from mnemoscope.claims.testing.cases import on_trial
+    from mnemoscope.claims.testing.cases import collect_effects
 
-    with on_trial(lambda: seed.subject) as effects:
+    with collect_effects(lambda: seed.subject) as effects:
         result = yield
     item.user_properties += seed.measured_properties(effects)
     return result
@@ -161,7 +161,7 @@ def _properties(report: pytest.TestReport) -> dict[str, Any]:
     return {name: value for name, value in report.user_properties if str(name).startswith("claim")}
 
 
-class Verdicts:
+class VerdictCollector:
     """Collects what items measured, where the reports of all processes arrive, and judges when all have come."""
 
     def __init__(self, out: str | None):
@@ -178,10 +178,10 @@ class Verdicts:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Judge; before JUnit XML is written."""
-        from mnemoscope.claims.testing.cases import rule, unexpected
+        from mnemoscope.claims.testing.cases import is_unexpected, rule_on_seeds
         from mnemoscope.claims.verdict import write_rulings
 
-        self.rulings = [rule(list(seeds.values())) for _, seeds in sorted(self.seeds.items())]
+        self.rulings = [rule_on_seeds(list(seeds.values())) for _, seeds in sorted(self.seeds.items())]
         if self.out:
             write_rulings(self.rulings, Path(self.out))
         for plugin in session.config.pluginmanager.get_plugins():
@@ -189,11 +189,11 @@ class Verdicts:
                 for ruling in self.rulings:
                     plugin.add_global_property(ruling.claim.id, f"{ruling.verdict.outcome}: {ruling.verdict.reason}")
         if session.exitstatus == pytest.ExitCode.OK and any(
-            unexpected(each, self._first(each)) for each in self.rulings
+            is_unexpected(each, self._first_properties(each)) for each in self.rulings
         ):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def _first(self, ruling: "Ruling") -> dict[str, Any]:
+    def _first_properties(self, ruling: "Ruling") -> dict[str, Any]:
         """The properties of one seed, which say the configuration and the expected outcome."""
         return next(iter(self.seeds[ruling.claim.id].values()))
 
@@ -201,14 +201,14 @@ class Verdicts:
         """One line per claim."""
         if not self.rulings:
             return
-        from mnemoscope.claims.testing.cases import line, unexpected
+        from mnemoscope.claims.testing.cases import is_unexpected, summary_line
 
         terminalreporter.section("claims")
         for ruling in self.rulings:
-            outcome, first = ruling.verdict.outcome, self._first(ruling)
-            colour = "red" if unexpected(ruling, first) else COLOURS.get(outcome)
+            outcome, first = ruling.verdict.outcome, self._first_properties(ruling)
+            colour = "red" if is_unexpected(ruling, first) else COLOURS.get(outcome)
             terminalreporter.write(f"{outcome:<14} ", **({colour: True} if colour else {}))
-            terminalreporter.write(f"{line(ruling, first)}\n")
+            terminalreporter.write(f"{summary_line(ruling, first)}\n")
 
 
 @pytest.fixture

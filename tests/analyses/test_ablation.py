@@ -6,7 +6,7 @@ import pytest
 import scipy.stats
 import torch
 
-from mnemoscope.analyses.ablation import ablate, paths
+from mnemoscope.analyses.ablation import ablate, attention_paths
 from mnemoscope.analyses.evaluation import evaluate
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Zero
@@ -114,7 +114,7 @@ def test_attention_paths_of_the_hand_set_head(planted):
     skills, clean = FRESH.skills(batch), -math.log(1 + 4 * math.exp(-10))
 
     def without(kind, removal):
-        targets = paths(planted, 9, kind=kind, queries=[8])
+        targets = attention_paths(planted, 9, kind=kind, queries=[8])
         return ablate(planted, batch, skills=skills, reference=batch, targets=targets, kinds=(removal,))
 
     lost, spread = without("pattern", "zero"), without("scores", "knockout")

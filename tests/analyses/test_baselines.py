@@ -3,9 +3,9 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.baselines import CONSTANT, gate, of_learned_skills, of_learners
+from mnemoscope.analyses.baselines import CONSTANT, gate, select_learned_skills, select_learners
 from mnemoscope.core.presets import preset
-from mnemoscope.models.building import untrained
+from mnemoscope.models.building import build_untrained
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import random_model, seeded
@@ -74,7 +74,7 @@ def test_vectors_are_compared_by_squared_error():
     def answers_like(name, monkeypatch):
         vectors = task.reference(sequences, name).nan_to_num(0).double()
         monkeypatch.setattr("mnemoscope.analyses.baselines.predicted_vectors", lambda model, batch: vectors)
-        return gate(untrained(spec), task, sequences)
+        return gate(build_untrained(spec), task, sequences)
 
     with pytest.MonkeyPatch.context() as patched:
         chain, step = (answers_like(name, patched) for name in ("chain", "step"))
@@ -107,26 +107,26 @@ def results():
 
 
 def test_seeds_that_learned_nothing_are_left_out(results):
-    found = of_learners(results)
+    found = select_learners(results)
     for name in ("gate", "ablation", "truncation", "patch_recall"):
         assert found[name].seed.values.tolist() == [3, 4]
     assert list(found["paths"].children) == ["seed-3", "seed-4"]
 
 
 def test_seeds_that_only_beat_chance_stay_at_that_level(results):
-    assert of_learners(results, "above_chance")["ablation"].seed.values.tolist() == [3, 4, 9]
+    assert select_learners(results, "above_chance")["ablation"].seed.values.tolist() == [3, 4, 9]
 
 
 def test_where_nobody_learned_all_stay(results):
     results["gate"] = results["gate"].assign(learned=results["gate"].learned & False)
-    assert of_learners(results)["ablation"].seed.values.tolist() == [3, 4, 9]
+    assert select_learners(results)["ablation"].seed.values.tolist() == [3, 4, 9]
 
 
 @pytest.mark.parametrize(
     ("name", "variable", "dim"), [("ablation", "accuracy", "skill"), ("truncation", "p", "target")]
 )
 def test_numbers_of_seeds_without_the_skill_become_nan(results, name, variable, dim):
-    found = of_learned_skills(of_learners(results))[name]
+    found = select_learned_skills(select_learners(results))[name]
     assert found[variable].sel({dim: "recall"}).values.tolist() == [0, 2]
     assert np.isnan(
         found[variable]
@@ -139,14 +139,14 @@ def test_numbers_of_seeds_without_the_skill_become_nan(results, name, variable, 
 
 def test_results_of_one_skill_are_of_the_seeds_that_learned_it(results):
     results["patch_elimination"] = results["patch_recall"]
-    found = of_learned_skills(of_learners(results))
+    found = select_learned_skills(select_learners(results))
     assert found["patch_recall"].ratio.values.tolist() == [1, 2]
     assert np.isnan(found["patch_elimination"].ratio.values).tolist() == [False, True]
 
 
 def test_a_skill_that_nobody_learned_is_left_out(results):
     results["gate"] = results["gate"].assign(learned=results["gate"].learned & [False, True])
-    found = of_learned_skills(results)
+    found = select_learned_skills(results)
     assert found["ablation"].skill.values.tolist() == ["elimination"]
     assert found["truncation"].target.values.tolist() == ["elimination"]
     assert found["ablation"].n.values.tolist() == [2]

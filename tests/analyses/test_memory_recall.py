@@ -6,7 +6,7 @@ import torch
 import xarray as xr
 from scipy import stats
 
-from mnemoscope.analyses import Association, beyond_chance, recall, recall_among
+from mnemoscope.analyses import Association, chance_threshold, recall, recall_among
 from mnemoscope.core.errors import InputError
 from tests.support import global_generators_untouched, reads_back, seeded
 
@@ -232,9 +232,9 @@ def test_chance_alone_stays_at_one_in_as_many():
 
 def test_where_guessing_ends():
     """Of five at .2: three or more with .058, four or more with .0067."""
-    assert beyond_chance(5, 0.2) == 0.8
-    assert beyond_chance(5, 0.2, p=0.1) == 0.6
-    assert beyond_chance(1, 0.2) == 2  # one association that is guessed says nothing
+    assert chance_threshold(5, 0.2) == 0.8
+    assert chance_threshold(5, 0.2, p=0.1) == 0.6
+    assert chance_threshold(1, 0.2) == 2  # one association that is guessed says nothing
     for wrong in ({"n": 0}, {"chance": 1.0}, {"p": 0.0}):
         with pytest.raises(InputError):
-            beyond_chance(**{"n": 5, "chance": 0.2, **wrong})
+            chance_threshold(**{"n": 5, "chance": 0.2, **wrong})

@@ -9,7 +9,7 @@ import torch
 import xarray as xr
 
 import mnemoscope as ms
-from mnemoscope.analyses.ablation import positions
+from mnemoscope.analyses.ablation import position_targets
 from mnemoscope.core.patterns import previous
 from tests.language_models import KINDS, save, tokenizer
 
@@ -67,7 +67,7 @@ def test_positions_go_by_name(model):
 
 
 def test_ablation_over_positions_says_what_stands_there(model):
-    targets = positions(model, ["B_2", 3])
+    targets = position_targets(model, ["B_2", 3])
     found = ms.ablate(model, SAME, skills={"name": SAME.scored}, reference=SAME, targets=targets, kinds=("zero",))
     assert found.pos_token.values.tolist()[:2] == ["B_2", "and"]
     by_site = {str(site): site for sites in targets.values() for site in sites}

@@ -12,7 +12,7 @@ from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_f
 
 import mnemoscope as ms
 from mnemoscope import analyses
-from mnemoscope.analyses.forward import read_at
+from mnemoscope.analyses.forward import read_logits_at
 from tests.language_models import tokenizer, transformer
 
 WORDS = tokenizer()
@@ -28,12 +28,12 @@ PARITY = analyses.with_latent(EVERY, "parity", EVERY.inputs % 2)
 
 
 def intervened(model):
-    with ms.interventions.intervened(model, BATCH, [ZERO]):
+    with ms.interventions.intervene(model, BATCH, [ZERO]):
         return model(BATCH.inputs)
 
 
 def read(model):
-    return read_at(model, BATCH, BATCH.scored, lambda logits, *_: {"total": logits.logsumexp(-1)})["total"]
+    return read_logits_at(model, BATCH, BATCH.scored, lambda logits, *_: {"total": logits.logsumexp(-1)})["total"]
 
 
 def estimated(kind):
@@ -115,7 +115,7 @@ def test_training_mode_comes_back_after_an_exception(bridge):
 
 
 SOURCE = Path(ms.__file__).parent
-QUIET = {"evaluation_mode", "unembedding", "intervened", "bare"}
+QUIET = {"evaluation_mode", "unembed_only", "intervene", "without_hooks"}
 ROOMS = ("analyses", "interventions")
 
 

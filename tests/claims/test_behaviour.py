@@ -10,7 +10,16 @@ import pytest
 
 from mnemoscope.claims import registration as registrations
 from mnemoscope.claims.claim import CLAIMS, Control, Gate
-from mnemoscope.claims.registration import ELSEWHERE, HERE, behaviour, distance, machine, numbers, register, standing
+from mnemoscope.claims.registration import (
+    ELSEWHERE,
+    HERE,
+    case_numbers,
+    check_registration,
+    distance,
+    machine,
+    measure_controls,
+    register,
+)
 from mnemoscope.core.version import NUMBERS
 from tests.claims.trials import make_claim
 
@@ -35,13 +44,13 @@ CLAIM = make_claim(
 def test_effects_that_decide_and_the_gate_of_the_first_case_are_kept_to_twelve_digits():
     rival = CLAIM.rival("not", "s", quantifier="most", margin=0.1, direction="below", controls=CLAIM.controls)
     kept = {"planted": {"effect": [10.6666666667], "gate": [1.0]}}
-    assert behaviour([CLAIM.against(rival)]) == {"T0": kept, "T0-not": kept}
+    assert measure_controls([CLAIM.against(rival)]) == {"T0": kept, "T0-not": kept}
 
 
 def test_arrays_are_kept_as_five_numbers_and_what_is_not_finite_as_words():
-    assert numbers(CLAIM, {"effect": np.array([1.0, math.nan, 4.0])}) == {"effect": [3.0, 2.0, 2.5, 1.0, 4.0]}
-    assert numbers(CLAIM, {"effect": math.nan, "gate": -math.inf}) == {"effect": ["nan"], "gate": ["-inf"]}
-    assert numbers(CLAIM, {"effect": np.array([math.nan])}) == {"effect": [1.0, 0.0]}
+    assert case_numbers(CLAIM, {"effect": np.array([1.0, math.nan, 4.0])}) == {"effect": [3.0, 2.0, 2.5, 1.0, 4.0]}
+    assert case_numbers(CLAIM, {"effect": math.nan, "gate": -math.inf}) == {"effect": ["nan"], "gate": ["-inf"]}
+    assert case_numbers(CLAIM, {"effect": np.array([math.nan])}) == {"effect": [1.0, 0.0]}
 
 
 @pytest.mark.parametrize(
@@ -83,7 +92,7 @@ def test_values_agree_more_closely_on_the_machine_that_registered_them(
     if elsewhere:
         monkeypatch.setattr(registrations, "machine", lambda: "another")
     values = {"T0": {"planted": {"effect": [32 / 3 * (1 + by)], "gate": [1.0]}}}
-    found = standing(CLAIM, (), values, anew=anew)
+    found = check_registration(CLAIM, (), values, anew=anew)
     assert found.departures == (() if equal else ("values",))
     assert found.off == pytest.approx(by, rel=0.1)
 
@@ -95,7 +104,9 @@ def test_other_values_elsewhere_are_told_and_depart_where_code_has_moved(tmp_pat
     register([CLAIM], tmp_path)
     monkeypatch.setattr(registrations, "machine", lambda: "another")
     values = {"T0": {"planted": {"effect": [32 / 3 * 1.001], "gate": [1.0]}}}
-    found = standing(replace(CLAIM, measure=partial(shifted, by=0.0)) if moved else CLAIM, (), values, anew=True)
+    found = check_registration(
+        replace(CLAIM, measure=partial(shifted, by=0.0)) if moved else CLAIM, (), values, anew=True
+    )
     if moved:
         assert found.departures == ("values",)
         assert found.code == "code moved since registration (measure); values differ"
@@ -109,8 +120,8 @@ def test_a_rival_that_gives_other_values_is_named(tmp_path, monkeypatch):
     rival = CLAIM.rival("not", "s", quantifier="most", margin=0.1, direction="below", controls=CLAIM.controls)
     claim = CLAIM.against(rival)
     register([claim], tmp_path)
-    values = behaviour([claim]) | {"T0-not": {"planted": {"effect": [0.0], "gate": [1.0]}}}
-    assert standing(claim, (), values, anew=True).departures == ("T0-not: values",)
+    values = measure_controls([claim]) | {"T0-not": {"planted": {"effect": [0.0], "gate": [1.0]}}}
+    assert check_registration(claim, (), values, anew=True).departures == ("T0-not: values",)
 
 
 def test_the_machine_is_named_with_its_instructions_torch_and_the_version_of_our_numbers():

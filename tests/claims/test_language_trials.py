@@ -10,9 +10,9 @@ import xarray as xr
 import mnemoscope as ms
 from mnemoscope.claims import measures
 from mnemoscope.claims.judge import judge
-from mnemoscope.claims.replicates import PASSING, as_replicates, average_questions
+from mnemoscope.claims.replicates import PASSING, as_replicates, average_prompts
 from mnemoscope.claims.trials import run_trials
-from mnemoscope.claims.verdict import record
+from mnemoscope.claims.verdict import ruling_record
 from tests.language_models import N_TOKENS, save
 
 N = 20
@@ -90,7 +90,7 @@ def test_of_several_models_each_counts_once_with_the_mean_over_questions_that_pa
     assert ruling.evidence.labels.tolist() == [str(each) for each in directories]
     assert ruling.verdict.outcome == ruling.rivals["X-none"].outcome == "NOT_APPLICABLE"
     assert ruling.verdict.effect == np.mean(passing)
-    assert record(ruling)["models"] == [str(each) for each in directories]
+    assert ruling_record(ruling)["models"] == [str(each) for each in directories]
     assert ruling.typical() in ruling.evidence.labels
 
 
@@ -112,7 +112,7 @@ def test_sixteen_models_give_a_verdict():
 
 
 def test_a_model_without_a_question_that_passes_fails_and_shows_its_effect():
-    found = average_questions(make(measure=hopeless), hopeless(None))
+    found = average_prompts(make(measure=hopeless), hopeless(None))
     assert found["effect"] == 1.5
     assert found[PASSING] == 0
     assert math.isnan(found["gate"])

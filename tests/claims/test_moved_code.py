@@ -15,7 +15,7 @@ import pytest
 import mnemoscope
 from mnemoscope.analyses.evaluation import evaluate
 from mnemoscope.claims import functions, measures
-from mnemoscope.claims.measures import Call, DrawWork, do
+from mnemoscope.claims.measures import DrawWork, MeasureCall, do_work
 from mnemoscope.claims.registration import register
 from mnemoscope.claims.trials import run_trials
 from mnemoscope.core import guests
@@ -66,7 +66,7 @@ def guest(tmp_path, monkeypatch):
             (place / "__init__.py").write_text(source)
             sys.modules.pop("moving_guest", None)
             importlib.invalidate_caches()
-            functions._digest_of.cache_clear()
+            functions._digest_modules.cache_clear()
             return guests.invite("moving_guest").CLAIM
 
         def tried(self, claim):
@@ -157,8 +157,8 @@ def test_a_function_without_a_source_is_never_taken_for_another(tmp_path):
             return {"effect": value}
 
         measure.__module__, measure.__qualname__ = "a_prompt", "measure"
-        functions._digest_of.cache_clear()  # as in another process
-        (found,) = do(DrawWork(measure, 0, calls=(Call(measure, version=1),)), store=tmp_path).values()
+        functions._digest_modules.cache_clear()  # as in another process
+        (found,) = do_work(DrawWork(measure, 0, calls=(MeasureCall(measure, version=1),)), store=tmp_path).values()
         return float(found["effect"])
 
     assert [taken(1.0), taken(2.0)] == [1.0, 2.0]
@@ -166,9 +166,9 @@ def test_a_function_without_a_source_is_never_taken_for_another(tmp_path):
 
 PRINTED = """
 from mnemoscope.analyses.evaluation import evaluate
-from mnemoscope.claims.measures import Call, instrument
+from mnemoscope.claims.measures import MeasureCall, instrument
 assert evaluate.__code__.co_firstlineno > N
-print(instrument(), Call(evaluate, version=1).key)
+print(instrument(), MeasureCall(evaluate, version=1).key)
 """
 
 
@@ -188,5 +188,5 @@ def test_a_comment_in_an_analysis_changes_no_key(tmp_path):
         env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     measure: Any = evaluate
-    key = Call(measure, version=1).key
+    key = MeasureCall(measure, version=1).key
     assert found.stdout.strip() == f"{measures.instrument()} {key}"

@@ -9,13 +9,13 @@ import pytest
 from mnemoscope.claims.claim import CLAIMS
 from mnemoscope.claims.registration import (
     FILE,
+    check_registration,
     differences,
     package_of,
+    read_registrations,
     register,
-    registered,
     registration,
-    standing,
-    superseded,
+    superseded_forms,
 )
 from mnemoscope.claims.replicates import expected_seeds
 from mnemoscope.claims.verdict import Superseded
@@ -29,8 +29,8 @@ def test_a_registration_is_written_once(tmp_path):
     before = (tmp_path / FILE).read_bytes()
     assert register([T14], tmp_path) == []
     assert (tmp_path / FILE).read_bytes() == before
-    assert registered(tmp_path)["T14"]["replicates"] == {"kind": "seed", "n": 32, "headline": True}
-    assert registered(tmp_path / "elsewhere") == registered(None) == {}
+    assert read_registrations(tmp_path)["T14"]["replicates"] == {"kind": "seed", "n": 32, "headline": True}
+    assert read_registrations(tmp_path / "elsewhere") == read_registrations(None) == {}
 
 
 def test_what_differs_is_refused_without_a_reason_and_kept_with_one(tmp_path):
@@ -40,7 +40,7 @@ def test_what_differs_is_refused_without_a_reason_and_kept_with_one(tmp_path):
         register([milder], tmp_path)
     assert register([milder], tmp_path, reason="the margin was a slip") == ["T14"]
     register([replace(T14, margin=-0.2)], tmp_path, reason="so was that")
-    content = registered(tmp_path)["T14"]
+    content = read_registrations(tmp_path)["T14"]
     assert content["criteria"][0]["margin"] == -0.2
     assert [(old["reason"], old["registration"]["criteria"][0]["margin"]) for old in content["superseded"]] == [
         ("the margin was a slip", 0.0),
@@ -63,12 +63,12 @@ def test_a_superseded_registration_keeps_its_verdict(tmp_path, monkeypatch):
     first, second, third = T14, replace(T14, margin=-0.1), replace(T14, margin=-0.2)
     register([second], tmp_path, reason="a slip", verdicts=[trial_of(first)])
     register([third], tmp_path, reason="another", verdicts=[trial_of(first), trial_of(second, id="T15")])
-    entries = registered(tmp_path)["T14"]["superseded"]
+    entries = read_registrations(tmp_path)["T14"]["superseded"]
     assert [entry.get("verdict") for entry in entries] == [KEPT, None]
     assert entries[0]["registration"]["criteria"][0]["margin"] == 0.0
     monkeypatch.setattr("mnemoscope.claims.registration.package_of", lambda claim: tmp_path)
-    assert superseded(third) == (Superseded(reason="a slip", **KEPT), Superseded(reason="another"))
-    assert standing(third, expected_seeds(third)).departures == ()
+    assert superseded_forms(third) == (Superseded(reason="a slip", **KEPT), Superseded(reason="another"))
+    assert check_registration(third, expected_seeds(third)).departures == ()
 
 
 def test_a_verdict_can_be_added_later_and_once(tmp_path):
@@ -88,20 +88,20 @@ def test_a_record_that_does_not_say_what_was_fixed_is_of_the_last_one(tmp_path):
     old = trial_of(T14)
     del old["fixed"]
     assert register([replace(T14, margin=-0.2)], tmp_path, reason="another", verdicts=[old]) == ["T14"]
-    assert [entry.get("verdict") for entry in registered(tmp_path)["T14"]["superseded"]] == [None, KEPT]
+    assert [entry.get("verdict") for entry in read_registrations(tmp_path)["T14"]["superseded"]] == [None, KEPT]
 
 
 def test_the_claims_of_the_systems_are_as_registered():
     """A change of what decides a verdict has to be registered: `mnemoscope dev register`, with the reason."""
     claims = [CLAIMS.get(name) for name in CLAIMS.names()]
     assert len(claims) == 80
-    found = {claim.id: standing(claim, expected_seeds(claim)).departures for claim in claims}
+    found = {claim.id: check_registration(claim, expected_seeds(claim)).departures for claim in claims}
     assert {id: what for id, what in found.items() if what != ()} == {}
 
 
 def test_every_claim_of_the_systems_has_a_version_and_values_of_all_its_controls():
     for claim in map(CLAIMS.get, CLAIMS.names()):
-        entry = registered(package_of(claim))[claim.id]
+        entry = read_registrations(package_of(claim))[claim.id]
         for one, kept in ((claim, entry), *((rival, entry["rivals"][rival.id]) for rival in claim.rivals)):
             assert kept["version"] == one.version
             assert set(kept["values"]) == {control.name for control in one.controls}, one.id
@@ -113,7 +113,7 @@ def test_what_was_registered_before_versions_were_counted_is_read():
     """What was superseded stays as it was written; it is like itself, and unlike what took its place."""
     n_found = 0
     for claim in map(CLAIMS.get, CLAIMS.names()):
-        entry = registered(package_of(claim))[claim.id]
+        entry = read_registrations(package_of(claim))[claim.id]
         each = [old["registration"] for old in entry.get("superseded", [])]
         for old, new in pairwise([*each, entry]):
             assert "version" not in old
@@ -124,14 +124,14 @@ def test_what_was_registered_before_versions_were_counted_is_read():
 
 
 def test_other_seeds_and_margins_are_seen():
-    seeds = registered(package_of(T14))["T14"]["seeds"]
-    assert standing(replace(T14, margin=0.1), seeds[1:]).departures == ("criteria", "seeds")
-    assert standing(replace(T14, id="T99"), seeds).departures is None
+    seeds = read_registrations(package_of(T14))["T14"]["seeds"]
+    assert check_registration(replace(T14, margin=0.1), seeds[1:]).departures == ("criteria", "seeds")
+    assert check_registration(replace(T14, id="T99"), seeds).departures is None
 
 
 def test_a_damaged_file_is_refused(tmp_path):
     (tmp_path / FILE).write_text("{")
     with pytest.raises(InputError, match=r"registered\.json cannot be read"):
-        registered(tmp_path)
+        read_registrations(tmp_path)
     (tmp_path / FILE).write_text(json.dumps({}))
-    assert registered(tmp_path) == {}
+    assert read_registrations(tmp_path) == {}

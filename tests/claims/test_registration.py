@@ -8,7 +8,7 @@ import pytest
 
 from mnemoscope.claims.claim import CLAIMS, Control, Gate, table
 from mnemoscope.claims.functions import _source, function_digest, name_of
-from mnemoscope.claims.registration import code_moved, differences, registration
+from mnemoscope.claims.registration import changed_functions, differences, registration
 from mnemoscope.claims.replicates import counting_seeds, expected_seeds
 from mnemoscope.core.presets import Configuration
 from mnemoscope.models.subjects import Subject
@@ -105,8 +105,8 @@ def test_code_that_moves_is_told_and_decides_nothing(what):
     then = registration(CLAIM.against(rival), SEEDS)
     now = registration(replace(CLAIM, **MOVED[what]).against(replace(rival, **MOVED[what])), SEEDS)
     assert differences(now, then) == []
-    assert code_moved(now, then) == [what, f"T0-not: {what}"]
-    assert code_moved(then, then) == []
+    assert changed_functions(now, then) == [what, f"T0-not: {what}"]
+    assert changed_functions(then, then) == []
 
 
 def before_versions(fixed: dict) -> dict:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mnemoscope.claims import measures
-from mnemoscope.claims.measures import Call, DrawWork, clean, do, incomplete, stored_files
+from mnemoscope.claims.measures import DrawWork, MeasureCall, clean_store, do_work, incomplete_files, stored_files
 from mnemoscope.cli import main
 from mnemoscope.core.errors import InputError
 
@@ -26,7 +26,7 @@ def met(draw: int, **factors) -> dict[str, float]:
 
 
 def piece(draw: int, measure=doubled, **factors) -> DrawWork:
-    return DrawWork(measure, draw, calls=(Call(measure, tuple(factors.items())),))
+    return DrawWork(measure, draw, calls=(MeasureCall(measure, tuple(factors.items())),))
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def store(tmp_path, as_installed):
     """Two draws, of which one was asked twice."""
     place = tmp_path / "measured"
     for draw, factor in ((0, 1), (0, 2), (1, 1)):
-        do(piece(draw, factor=factor), store=place)
+        do_work(piece(draw, factor=factor), store=place)
     return place
 
 
@@ -78,26 +78,26 @@ def test_what_is_damaged_is_found_and_removed_and_measured_again(store, capsys, 
     assert not first.exists()
     assert "1 file removed or shortened" in capsys.readouterr().out
     for factor in (1, 2):
-        do(piece(0, factor=factor), store=store)
+        do_work(piece(0, factor=factor), store=store)
     assert str(json.loads(first.read_text())) == str(whole)  # as text: not a number is not equal to itself
 
 
 def test_only_what_nobody_writes_any_more_is_incomplete(store):
     left = store / "draws" / ".a-0.json.0123abcd"
     left.write_text('{"ke')
-    assert incomplete(store) == []
+    assert incomplete_files(store) == []
     os.utime(left, (0, 0))
-    assert incomplete(store) == [left]
+    assert incomplete_files(store) == [left]
     assert len(stored_files(store)) == 2
-    assert clean(stored_files(store), store) == [left]
+    assert clean_store(stored_files(store), store) == [left]
     assert not left.exists()
 
 
 def test_results_of_other_versions_go_only_when_asked(store):
     first, second = (each.path for each in stored_files(store))
     gone = [of_another_version(file) for file in (first, second)]
-    assert clean(stored_files(store), store) == []
-    assert clean(stored_files(store), store, others=True) == [first, second]
+    assert clean_store(stored_files(store), store) == []
+    assert clean_store(stored_files(store), store, others=True) == [first, second]
     assert gone[0] not in json.loads(first.read_text())
     assert not second.exists(), "nothing was left in it"
 
@@ -133,7 +133,7 @@ def test_what_is_no_store_is_refused(tmp_path):
 
 def test_two_that_measure_the_same_at_once_leave_a_whole_file_with_what_both_measured(tmp_path):
     pieces = [piece(3, met, factor=factor) for factor in (1, 2)]
-    threads = [threading.Thread(target=do, args=(each,), kwargs={"store": tmp_path}) for each in pieces]
+    threads = [threading.Thread(target=do_work, args=(each,), kwargs={"store": tmp_path}) for each in pieces]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -146,5 +146,5 @@ def test_two_that_measure_the_same_at_once_leave_a_whole_file_with_what_both_mea
         patch.setattr(
             measures, "_measure_calls", lambda piece, calls: iter([(call, {"effect": 3.0}) for call in calls])
         )
-        assert [found["effect"] for found in do(everything, store=tmp_path).values()] == [3.0, 3.0]
+        assert [found["effect"] for found in do_work(everything, store=tmp_path).values()] == [3.0, 3.0]
     assert not list(tmp_path.rglob(".*"))

@@ -15,8 +15,8 @@ from mnemoscope.claims import functions, measures
 from mnemoscope.claims.claim import Claim, Control, Criterion, Gate
 from mnemoscope.claims.functions import name_of
 from mnemoscope.claims.registration import register
-from mnemoscope.claims.replicates import admit
-from mnemoscope.claims.trials import questions_about, run_trials, under
+from mnemoscope.claims.replicates import admit_runs
+from mnemoscope.claims.trials import claim_variants, run_trials, with_configurations
 from mnemoscope.claims.verdict import Superseded
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
@@ -156,7 +156,7 @@ def test_seeds_before_the_first_and_after_the_last_do_not_count(runs, tmp_path):
 
 
 def test_seeds_that_do_not_count_are_listed_with_the_reason(runs):
-    admitted = admit(runs, [claim := make(first_seed=2, last_seed=14)])
+    admitted = admit_runs(runs, [claim := make(first_seed=2, last_seed=14)])
     assert admitted.seeds(claim) == list(range(2, 15))
     assert admitted.left_out(claim) == []
     assert admitted.set_aside(claim) == (
@@ -266,16 +266,16 @@ def test_controls_go_with_the_claim_to_other_configurations():
     plants = (combined(fresh, fresh), course, ones)
     controls = tuple(Control(name=name_of(plant), kind="negative", plant=plant) for plant in plants)
     claim = make(controls=controls, rivals=(make(id="X-not", controls=controls),), factors={"recipe": ("published",)})
-    wide = under(claim, "model.d_model", 8)
+    wide = with_configurations(claim, "model.d_model", 8)
     for asked in (wide, wide.rivals[0]):
         assert asked.controls[0].plant(0)["narrow"].model.cfg.d_model == 8
         assert asked.controls[2].plant is ones
-    longer = under(claim, "recipe.n_steps", 500).controls[1].plant
+    longer = with_configurations(claim, "recipe.n_steps", 500).controls[1].plant
     assert int(longer(0)["narrow"].trajectory.step[-1]) == 500
     assert int(course(0)["narrow"].trajectory.step[-1]) == D4.spec(0).recipe.n_steps != 500
-    (cell,) = (question.claim for question in questions_about(claim, True) if question.factor)
+    (cell,) = (question.claim for question in claim_variants(claim, True) if question.factor)
     assert "recipe='published'" in name_of(cell.controls[1].plant)
-    assert name_of(under(claim, "recipe", "quick").controls[1].plant) == name_of(course)
+    assert name_of(with_configurations(claim, "recipe", "quick").controls[1].plant) == name_of(course)
 
 
 def test_another_recipe_can_be_asked_for(runs, tmp_path):
@@ -479,7 +479,7 @@ def test_functions_within_what_is_bound_are_named_digested_and_checked():
     assert functions.name_of(partial(fake_run, (partial(parity),))) != functions.name_of(
         partial(fake_run, (partial(bias_of),))
     )
-    inner = partial(fake_run, (partial(only), {"two": measures.do}))
-    assert functions.modules_of(inner) == {__name__, only.__module__, measures.do.__module__}
+    inner = partial(fake_run, (partial(only), {"two": measures.do_work}))
+    assert functions.modules_of(inner) == {__name__, only.__module__, measures.do_work.__module__}
     with pytest.raises(InputError, match="must be a function that is defined at the top level"):
         functions.check_named("measure", partial(fake_run, ({"one": lambda: 0},)))

@@ -6,9 +6,9 @@ import pytest
 
 from mnemoscope.claims.claim import Criterion, Gate
 from mnemoscope.claims.judge import judge
-from mnemoscope.claims.verdict import Cell, Ruling, Superseded, record
+from mnemoscope.claims.verdict import Ruling, SensitivityCell, Superseded, ruling_record
 from mnemoscope.core.presets import Configuration
-from mnemoscope.report.rulings.words import favoured_otherwise
+from mnemoscope.report.rulings.words import describe_changed_favourites
 from tests.claims.trials import along_seeds, clearing, make_claim, make_evidence
 
 
@@ -21,7 +21,9 @@ def test_a_cell_flips_where_another_outcome_comes_up():
     ruling = rule(claim, make_evidence(clearing(16, 16)))
     for n_clear, n, flips in ((16, 16, False), (0, 16, True), (8, 16, True), (4, 4, False)):
         verdict = judge(claim, make_evidence(clearing(n_clear, n)))
-        assert Cell(factor="kind", value="zero", verdict=verdict, before=ruling.verdict.outcome).flips == flips
+        assert (
+            SensitivityCell(factor="kind", value="zero", verdict=verdict, before=ruling.verdict.outcome).flips == flips
+        )
 
 
 def test_the_reason_begins_with_what_another_training_decides():
@@ -30,7 +32,7 @@ def test_the_reason_begins_with_what_another_training_decides():
     ruling = rule(claim, make_evidence(clearing(1, 16)))
     assert ruling.reason == ruling.verdict.reason
     cells = tuple(
-        Cell(
+        SensitivityCell(
             factor=factor,
             value=value,
             verdict=judge(asked, make_evidence(clearing(n_clear, n))),
@@ -46,7 +48,7 @@ def test_the_reason_begins_with_what_another_training_decides():
         )
     )
     ruling = replace(ruling, sensitivity=cells)
-    assert ruling.reason == record(ruling)["reason"]
+    assert ruling.reason == ruling_record(ruling)["reason"]
     assert ruling.reason == (
         "Under the quick recipe it is SUPPORTED (17 of 17 seeds). With model.d_model = 64 it is MIXED (8 of 16 seeds). "
         "The effect is above 0.25 logits in 1 of 16 seeds."
@@ -55,9 +57,9 @@ def test_the_reason_begins_with_what_another_training_decides():
 
 def test_a_record_names_the_recipe_that_the_verdict_speaks_of():
     evidence = make_evidence(clearing(16, 16))
-    assert record(rule(make_claim(), evidence))["recipe"] is None
+    assert ruling_record(rule(make_claim(), evidence))["recipe"] is None
     units = {"v3": Configuration(preset="v3", recipe="published")}
-    assert record(rule(make_claim(units=units), evidence))["recipe"] == "published"
+    assert ruling_record(rule(make_claim(units=units), evidence))["recipe"] == "published"
 
 
 def test_slack_is_that_of_the_weakest_part_or_of_the_strongest():
@@ -91,10 +93,10 @@ def test_a_record_is_strict_json():
         evidence=few,
         verdict=judge(claim, few),
         rivals={"T0-other": judge(claim.rivals[0], few)},
-        sensitivity=(Cell(factor="kind", value="zero", verdict=judge(claim, few), before="REFUTED"),),
+        sensitivity=(SensitivityCell(factor="kind", value="zero", verdict=judge(claim, few), before="REFUTED"),),
         superseded=(Superseded(reason="r", outcome="REFUTED", share=0.5, n=8),),
     )
-    content = json.loads(json.dumps(record(ruling), allow_nan=False))
+    content = json.loads(json.dumps(ruling_record(ruling), allow_nan=False))
     assert content["p"] is None
     assert content["outcome"] == "NOT_APPLICABLE"
     assert content["rivals"][0]["id"] == "T0-other"
@@ -109,7 +111,7 @@ def test_a_change_under_which_another_explanation_is_favoured_is_named():
     up, down = make_evidence(clearing(16, 16)), make_evidence(clearing(0, 16))
 
     def cell(asked, evidence, value):
-        return Cell(factor="kind", value=value, verdict=judge(asked, evidence), before="SUPPORTED")
+        return SensitivityCell(factor="kind", value=value, verdict=judge(asked, evidence), before="SUPPORTED")
 
     ruling = Ruling(
         claim=claim,
@@ -125,5 +127,7 @@ def test_a_change_under_which_another_explanation_is_favoured_is_named():
     )
     assert ruling.favoured == ("T0",)
     assert ruling.favoured_otherwise == (("kind", "zero", ("T0-other",)),)
-    assert record(ruling)["favoured_otherwise"] == [{"factor": "kind", "value": "zero", "favoured": ["T0-other"]}]
-    assert favoured_otherwise(ruling) == ["⚑ With kind = zero the evidence favours T0-other."]
+    assert ruling_record(ruling)["favoured_otherwise"] == [
+        {"factor": "kind", "value": "zero", "favoured": ["T0-other"]}
+    ]
+    assert describe_changed_favourites(ruling) == ["⚑ With kind = zero the evidence favours T0-other."]

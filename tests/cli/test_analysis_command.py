@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 import xarray as xr
 
-from mnemoscope.cli import COMMANDS, AnalysisOptions, Shown, analysis_command, main
+from mnemoscope.cli import COMMANDS, AnalysisOptions, Display, analysis_command, main
 from mnemoscope.core.errors import InputError
 from mnemoscope.report.tables import Table
 
@@ -25,7 +25,7 @@ def measure(run, options):
 
 def show(results, options, runs):
     rows = [["steps", str(int(results["steps"].steps.mean()))]]
-    return Shown(
+    return Display(
         finding="Trained.", tables=[Table(name="steps", title="steps", header=["", "n"], rows=rows)], figures=[]
     )
 

@@ -12,7 +12,7 @@ from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.cli import main
 from mnemoscope.models.constructed import induction
 from mnemoscope.records import patch
-from mnemoscope.records.record import Measured
+from mnemoscope.records.record import MeasuredRuns
 from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 from tests.cli import written
 
@@ -97,7 +97,7 @@ def test_patch_pads_where_seeds_have_different_numbers_of_prompts():
     for seed in (3, 4):
         run.spec = SimpleNamespace(task=task, seed=seed)
         found[seed] = patch.measure(run, options)["patch_in_context"]
-    measured = Measured(results={"patch_in_context": concatenate("seed", found)}, options=options, runs=[])
+    measured = MeasuredRuns(results={"patch_in_context": concatenate("seed", found)}, options=options, runs=[])
     (shown,) = patch.finish("birth", measured).values()
     numbers = shown.clean.notnull().all("metric").sum("prompt").values
     assert numbers[0] != numbers[1]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mnemoscope.cli import catalogue, main
-from mnemoscope.cli.catalogue import claims_listed, listed, registered, sources_digest
+from mnemoscope.cli.catalogue import catalogue_entries, claim_entries, collect_entries, sources_digest
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 
@@ -21,48 +21,48 @@ def without_registries(monkeypatch, tmp_path):
 
     def ask(invited):
         asked.append(invited)
-        return {kind: registered(kind) for kind in KINDS}
+        return {kind: collect_entries(kind) for kind in KINDS}
 
     monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(catalogue, "_REGISTRIES", dict.fromkeys(KINDS, "not.imported"))
     monkeypatch.setattr(catalogue, "_from_another_process", ask)
-    catalogue._kept.cache_clear()
+    catalogue._cached_lists.cache_clear()
     yield asked
-    catalogue._kept.cache_clear()
+    catalogue._cached_lists.cache_clear()
 
 
 def test_lists_are_kept_and_hold_what_the_guests_register(without_registries, monkeypatch):
     for kind in KINDS:
-        found, expected = listed(kind), registered(kind)
+        found, expected = catalogue_entries(kind), collect_entries(kind)
         assert found == expected
         assert kind == "claims" or list(found) == list(expected)
-    catalogue._kept.cache_clear()
-    listed("presets")
-    assert without_registries == [guests.invited()], "the second process finds it in the cache"
-    catalogue._kept.cache_clear()
+    catalogue._cached_lists.cache_clear()
+    catalogue_entries("presets")
+    assert without_registries == [guests.invited_sources()], "the second process finds it in the cache"
+    catalogue._cached_lists.cache_clear()
     monkeypatch.setattr(catalogue, "sources_digest", lambda places: "of other sources")
-    listed("presets")
+    catalogue_entries("presets")
     assert len(without_registries) == 2
 
 
 def test_a_cache_that_is_damaged_or_cannot_be_written_does_no_harm(without_registries, tmp_path, monkeypatch):
     (tmp_path / "cache" / "catalogues").mkdir(parents=True)
-    listed("presets")
+    catalogue_entries("presets")
     (file,) = (tmp_path / "cache").rglob("*.json")
     for content in ("{", "{}", "[]"):
         file.write_text(content)
-        catalogue._kept.cache_clear()
-        assert "v1" in listed("presets")
+        catalogue._cached_lists.cache_clear()
+        assert "v1" in catalogue_entries("presets")
     (tmp_path / "file").touch()
     monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "file"))
-    catalogue._kept.cache_clear()
-    assert "v1" in listed("presets")
+    catalogue._cached_lists.cache_clear()
+    assert "v1" in catalogue_entries("presets")
     assert len(without_registries) == 5
 
 
 def test_guests_that_cannot_be_asked_are_imported_here(without_registries, tmp_path, monkeypatch):
     monkeypatch.setattr(catalogue, "_from_another_process", lambda invited: None)
-    assert "v1" in listed("presets")
+    assert "v1" in catalogue_entries("presets")
     assert not (tmp_path / "cache").exists()
 
 
@@ -82,9 +82,9 @@ def test_a_digest_is_that_of_all_sources(tmp_path):
 
 
 def test_claims_are_listed_by_system_and_number():
-    assert list(claims_listed(("noisy-recall", "T2", "T14", "B1"))) == ["B1", "N1", "N2", "T2", "T14"]
+    assert list(claim_entries(("noisy-recall", "T2", "T14", "B1"))) == ["B1", "N1", "N2", "T2", "T14"]
     with pytest.raises(InputError, match=r"a claim or a system must be one of: birth, .*; got 'T99'"):
-        claims_listed(("T99",))
+        claim_entries(("T99",))
 
 
 LAB = """
@@ -125,6 +125,6 @@ def test_what_a_script_registers_itself_is_listed(monkeypatch, capsys):
     from mnemoscope.core.presets import PRESETS
 
     monkeypatch.setitem(PRESETS._items, "of-a-script", PRESETS.get("v1"))
-    assert "of-a-script" in listed("presets")
+    assert "of-a-script" in catalogue_entries("presets")
     main(["list", "presets"])
     assert "of-a-script" in capsys.readouterr().out

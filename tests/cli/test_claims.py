@@ -109,7 +109,7 @@ def test_show_tells_all_that_is_fixed(capsys):
     assert claim.gate is not None
     assert claim.explanation is not None
     explained = [quantity.formula[:20] for quantity in claim.explanation.quantities.values()]
-    words = ["32 seeds or more; a headline claim", "in more than half of the seeds the effect is above 0", *explained]
+    words = ["32 seeds or more; a headline claim", "in more than half of the seeds, the effect is above 0", *explained]
     words += [control.name for control in claim.controls]
     assert all(word in text for word in [*words, *(rival.id for rival in claim.rivals), "resample"])
 

@@ -7,7 +7,7 @@ import pytest
 
 from mnemoscope.cli import main
 from mnemoscope.cli.command import commands
-from mnemoscope.cli.options import DrawsFigures, WritesTables
+from mnemoscope.cli.options import FigureOptions, TableOptions
 from mnemoscope.cli.output import write_page
 from mnemoscope.core.errors import InputError
 from mnemoscope.report import printing
@@ -47,8 +47,8 @@ def drawn(monkeypatch):
 
 def test_every_command_with_a_page_of_figures_writes_them_as_files_too():
     found = commands()
-    assert {name for name in found if not issubclass(found[name].options, DrawsFigures)} == WITHOUT
-    tables = {name for name in found if issubclass(found[name].options, WritesTables)}
+    assert {name for name in found if not issubclass(found[name].options, FigureOptions)} == WITHOUT
+    tables = {name for name in found if issubclass(found[name].options, TableOptions)}
     assert tables == set(found) - WITHOUT - {"report", "view"} | {"evaluate"}
 
 
@@ -116,6 +116,6 @@ def test_figures_that_cannot_be_drawn_in_the_end_leave_the_page_and_the_command(
     monkeypatch.setattr(printing, "draw", broken)
     page = Page("A page")
     page.figure(go.Figure(), "A figure.")
-    write_page(tmp_path / "page.html", page.html(), page.figures, DrawsFigures(figures=("svg",)))
+    write_page(tmp_path / "page.html", page.html(), page.figures, FigureOptions(figures=("svg",)))
     assert "<title>A page</title>" in (tmp_path / "page.html").read_text()
     assert capsys.readouterr().out == ("no figures as files: the browser that draws figures as files failed: gone\n")

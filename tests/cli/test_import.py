@@ -113,10 +113,10 @@ def test_an_edited_guest_is_measured_again(tmp_path, monkeypatch):
         """By a process that begins with this source."""
         file.write_text(f"def measure(draw):\n    return {{'value': {value}.0 + draw}}\n")
         sys.modules.pop("edited_guest", None)
-        functions._digest_of.cache_clear()
-        call = measures.Call(guests.invite(str(file)).measure)
+        functions._digest_modules.cache_clear()
+        call = measures.MeasureCall(guests.invite(str(file)).measure)
         work = measures.DrawWork(call.measure, 1, calls=(call,))
-        (found,) = measures.do(work, store=tmp_path / "measured").values()
+        (found,) = measures.do_work(work, store=tmp_path / "measured").values()
         return found["value"]
 
     try:
@@ -182,7 +182,7 @@ def test_what_needs_a_system_that_cannot_be_imported_is_refused(broken_lab):
 def test_what_a_broken_system_still_registered_is_refused_by_its_module(monkeypatch):
     monkeypatch.setattr(guests, "guests", lambda: ("half_a_lab", "whole_lab"))
     monkeypatch.setitem(guests._broken, "half_a_lab", "the system half_a_lab cannot be imported")
-    guests.require("whole_lab.claims.one")
-    guests.require("elsewhere")
+    guests.check_importable("whole_lab.claims.one")
+    guests.check_importable("elsewhere")
     with pytest.raises(InputError, match="half_a_lab cannot be imported"):
-        guests.require("half_a_lab.claims.one")
+        guests.check_importable("half_a_lab.claims.one")

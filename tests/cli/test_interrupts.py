@@ -9,7 +9,7 @@ import time
 import pytest
 
 from mnemoscope.cli import main
-from mnemoscope.cli.process import interrupts_noted
+from mnemoscope.cli.process import note_interrupts
 
 LINE = "mnemoscope: interrupted; the same command continues\n"
 
@@ -58,7 +58,7 @@ def test_other_errors_are_errors(monkeypatch):
 def test_a_handler_of_somebody_else_is_left_alone():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with interrupts_noted() as noted:
+        with note_interrupts() as noted:
             os.kill(os.getpid(), signal.SIGINT)
         assert not noted
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

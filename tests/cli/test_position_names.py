@@ -11,8 +11,8 @@ import xarray as xr
 
 from mnemoscope.cli import main
 from mnemoscope.cli.command import commands
-from mnemoscope.cli.options import TakesApart
-from mnemoscope.core.positions import TITLES, WORDS, names_of
+from mnemoscope.cli.options import AnalysisOutputOptions
+from mnemoscope.core.positions import TITLES, WORDS, position_names
 from mnemoscope.core.presets import PRESETS, preset
 from mnemoscope.models.run import find_runs, open_run
 from mnemoscope.report.page import Page
@@ -81,14 +81,14 @@ CHEAP = {
     "track": [],
 }
 """Words after the runs; of other commands `--n 12`. What has two words is a command that is called differently."""
-APART = [name for name, command in commands().items() if issubclass(command.options, TakesApart)]
+APART = [name for name, command in commands().items() if issubclass(command.options, AnalysisOutputOptions)]
 ON_RUNS = [*dict.fromkeys((*APART, *CHEAP))]
 BY_NUMBER = re.compile(r"\b(?:pos|position|query|key|source|\w+_pos) -?\d+\b|(?:H\d+|head) \d+→\d+\b")
 """A position that is called by its number."""
 
 
 def named(task_name: str) -> bool:
-    return bool(names_of(PRESETS.get(FIRST[task_name]).task))
+    return bool(position_names(PRESETS.get(FIRST[task_name]).task))
 
 
 CASES = [
@@ -175,7 +175,7 @@ def test_positions_are_called_by_their_names(task_name, command, drawn, trained_
         if command == "report":  # which says more of a run that was followed
             main(["track", str(run.path)])
     task = run.spec.task
-    positions = names_of(task)
+    positions = position_names(task)
     if command in REFUSED[task_name]:
         with pytest.raises(SystemExit):
             main(called(command, task, run))

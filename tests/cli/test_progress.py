@@ -6,7 +6,7 @@ from time import sleep
 from rich.console import Console
 
 from mnemoscope.cli import output
-from mnemoscope.cli.output import counted_down, live
+from mnemoscope.cli.output import countdown, live_training
 from mnemoscope.core.runtime import listen_to_progress, progress
 from mnemoscope.training.recorder import Progress
 
@@ -15,7 +15,7 @@ def test_loss_both_accuracies_and_the_time_left_fit_80_columns():
     out = io.StringIO()
     console = Console(file=out, width=80, force_terminal=True)
     metrics = {"train_loss": 1.25, "test_loss": 2.0, "test_elimination": 1.0, "test_recall": 0.256}
-    with live(2, console) as report:
+    with live_training(2, console) as report:
         for step in (0, 50, 60, 100):
             report(Progress(Path("runs/v3-quick/seed-00"), step, 100, metrics))
             console.print("")  # shows the state of things
@@ -31,7 +31,7 @@ def test_loss_both_accuracies_and_the_time_left_fit_80_columns():
 def test_the_line_of_other_work_tells_the_share_of_one_run_and_goes_away():
     out = io.StringIO()
     console = Console(file=out, width=80, force_terminal=True)
-    with counted_down(2, "v3-quick", console) as advance:
+    with countdown(2, "v3-quick", console) as advance:
         for _ in progress(range(4)):
             sleep(0.15)  # shown ten times a second
         advance()
@@ -46,7 +46,7 @@ def test_the_line_of_other_work_tells_the_share_of_one_run_and_goes_away():
 
 def test_a_short_work_writes_nothing_into_a_log():
     out = io.StringIO()
-    with counted_down(2, "runs", Console(file=out)) as advance:
+    with countdown(2, "runs", Console(file=out)) as advance:
         advance()
     assert out.getvalue() == ""
 
@@ -56,7 +56,7 @@ def test_a_log_gets_a_line_every_ten_seconds(monkeypatch):
     assert output.SECONDS_BETWEEN_LINES == 10
     monkeypatch.setattr(output, "SECONDS_BETWEEN_LINES", 0.05)
     out = io.StringIO()
-    with counted_down(4, "runs", Console(file=out)) as advance:
+    with countdown(4, "runs", Console(file=out)) as advance:
         advance()
         sleep(0.3)
     lines = out.getvalue().splitlines()
@@ -64,7 +64,7 @@ def test_a_log_gets_a_line_every_ten_seconds(monkeypatch):
     assert set(lines) == {"runs, 1 of 4, 25 %, 0:00:00 passed"}
     out = io.StringIO()
     metrics = {"train_loss": 1.25, "test_recall": 0.256}
-    with live(2, Console(file=out)) as report:
+    with live_training(2, Console(file=out)) as report:
         report(Progress(Path("runs/v3-quick/seed-00"), 50, 100, metrics))
         sleep(0.3)
     assert "trained 0 of 2 runs, 25 %" in out.getvalue()

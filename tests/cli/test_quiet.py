@@ -10,7 +10,7 @@ NOISY = """
 import logging, sys, warnings
 from mnemoscope.cli import main
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Options
+from mnemoscope.cli.options import CommandOptions
 
 def noise(options):
     warnings.filterwarnings("always", category=RuntimeWarning)  # as statsmodels does
@@ -19,7 +19,7 @@ def noise(options):
     logging.getLogger("transformer_lens").warning("centred")
     logging.getLogger("mnemoscope.core.guests").warning("goes on without a system")
 
-COMMANDS.add("noise", Command(options=Options, run=noise))
+COMMANDS.add("noise", Command(options=CommandOptions, run=noise))
 main(["noise"])
 """
 

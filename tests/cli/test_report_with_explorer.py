@@ -56,7 +56,7 @@ def test_the_first_seed_of_every_configuration_is_taken_and_what_is_refused_is_s
 ):
     second = trained_once("tiny/second", small_spec("v3", seed=1))
     vectors = ms.find_runs("zoo:retrieval-2-1-layer-quick")[0]
-    parts = [(ms.report.report_of(run.spec.task), {run.label: {}}) for run in (vectors, tiny)]
+    parts = [(ms.report.find_report(run.spec.task), {run.label: {}}) for run in (vectors, tiny)]
     taken, refused = first_seeds([vectors, tiny, second], parts)
     assert [one.run.path for one in taken] == [tiny.path]
     assert not refused

@@ -202,11 +202,11 @@ def test_the_zoo_without_a_system_is_said_in_a_sentence(place, monkeypatch, tiny
 
 
 def test_claims_whose_models_the_zoo_does_not_hold_are_named():
-    from mnemoscope.cli.trials import answered_by_zoo
+    from mnemoscope.cli.trials import claims_for_zoo
 
     claims = [CLAIMS.get(name) for name in ("R1", "R2", "R3")]
     layers = ("1-layer", "2-layers", "3-layers")
-    there, sentences = answered_by_zoo(claims, find_runs([f"zoo:retrieval-2-{n}-quick" for n in layers]))
+    there, sentences = claims_for_zoo(claims, find_runs([f"zoo:retrieval-2-{n}-quick" for n in layers]))
     assert [claim.id for claim in there] == ["R1", "R3"]
     assert sentences == ["the zoo holds no models that R2 is about; train some, and name them with --runs"]
 

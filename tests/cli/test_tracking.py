@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from mnemoscope.cli import main
-from mnemoscope.cli.commands.train import tracked
+from mnemoscope.cli.commands.train import report_to_wandb
 from mnemoscope.training.recorder import Progress
 from tests.support import SMALL, small_spec
 
@@ -58,7 +58,7 @@ def test_a_run_that_is_interrupted_is_closed_and_continues_under_its_id(wandb, t
     shown = []
 
     def interrupted():
-        with tracked(shown.append, specs, paths) as report:
+        with report_to_wandb(shown.append, specs, paths) as report:
             report(line)
             raise KeyboardInterrupt
 
@@ -66,7 +66,7 @@ def test_a_run_that_is_interrupted_is_closed_and_continues_under_its_id(wandb, t
         interrupted()
     assert shown == [line]
     assert [code for _, code in wandb.finished] == [1]
-    with tracked(shown.append, specs, paths) as report:
+    with report_to_wandb(shown.append, specs, paths) as report:
         report(line)
     assert wandb.begun[0]["id"] == wandb.begun[1]["id"]
 

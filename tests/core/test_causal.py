@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.causal import CausalModel, best
+from mnemoscope.core.causal import CausalModel, most_probable
 from mnemoscope.core.errors import InputError
 
 TOKENS = torch.tensor([[1, 2, 0], [3, 1, 0], [2, 2, 0]])
@@ -65,7 +65,7 @@ def test_a_variable_may_stand_for_a_latent():
 
 def test_several_answers_may_be_right():
     assert EVEN.answers(BATCH, 5).tolist() == [[0, 0.5, 0.5, 0, 0]] * 3
-    assert best(EVEN.answers(BATCH, 5)).tolist() == [[False, True, True, False, False]] * 3
+    assert most_probable(EVEN.answers(BATCH, 5)).tolist() == [[False, True, True, False, False]] * 3
     assert math.isnan(EVEN.agreement(BATCH, 6))  # no row has one answer
 
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from mnemoscope.core.numerics import (
+    class_entropy,
     entropy,
-    entropy_of,
     mutual_information,
+    number_classes,
     quantile_states,
-    quantised,
-    relabelled,
+    quantise,
 )
 from tests.support import seeded
 
@@ -52,8 +52,8 @@ def test_information_is_symmetric_and_bounded_by_both_entropies():
     weights = weights / weights.sum()
     there, back = mutual_information(a, b, weights), mutual_information(b, a, weights)
     torch.testing.assert_close(there, back)
-    assert 0 < there < min(entropy_of(a, weights), entropy_of(b, weights))
-    torch.testing.assert_close(mutual_information(b, b, weights)[0], entropy_of(b, weights))
+    assert 0 < there < min(class_entropy(a, weights), class_entropy(b, weights))
+    torch.testing.assert_close(mutual_information(b, b, weights)[0], class_entropy(b, weights))
 
 
 def test_all_variables_at_once_and_in_parts_are_as_one_at_a_time(monkeypatch):
@@ -74,7 +74,7 @@ def test_the_bias_of_a_sample_is_the_one_that_is_stated():
 
 
 def test_relabelled():
-    assert relabelled(torch.tensor([7, -1, 7, 0])).tolist() == [2, 0, 2, 1]
+    assert number_classes(torch.tensor([7, -1, 7, 0])).tolist() == [2, 0, 2, 1]
 
 
 def test_quantiles_by_hand():
@@ -92,4 +92,4 @@ def test_quantiles_are_those_of_the_weights():
 
 def test_rounding_errors_are_no_states():
     values = torch.tensor([[1.0, 1.0 + 1e-7, 0.5], [0.0, 1e-8, 0.0], [-1e-7, 1e-7, 0.25]]).T
-    assert quantised(values).T.tolist() == [[1000000, 1000000, 500000], [0, 0, 0], [0, 0, 250000]]
+    assert quantise(values).T.tolist() == [[1000000, 1000000, 500000], [0, 0, 0], [0, 0, 250000]]

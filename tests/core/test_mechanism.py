@@ -9,8 +9,8 @@ from mnemoscope.core.patterns import (
     checked_pattern,
     identity,
     previous,
-    silent,
     uniform,
+    unspecified_queries,
     with_fallback,
 )
 
@@ -48,7 +48,7 @@ def test_what_could_not_be_attention_is_refused(rows, words):
 
 def test_nan_after_the_query_of_a_silent_row_is_no_weight():
     rows = [[1.0, 0, 0], [float("nan")] * 3, [0, 0, 1]]
-    assert silent(checked_pattern(saying(rows), batch())).tolist() == [[False, True, False]] * 2
+    assert unspecified_queries(checked_pattern(saying(rows), batch())).tolist() == [[False, True, False]] * 2
 
 
 @pytest.mark.parametrize(("fields", "words"), [({"name": ""}, "name"), ({"n_parameters": -1}, "n_parameters")])

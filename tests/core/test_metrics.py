@@ -16,8 +16,8 @@ def test_cross_entropy_by_hand():
 
 
 def test_the_lowest_of_equal_tokens_is_the_top_answer():
-    assert metrics.correct(LOGITS, torch.tensor([1, 0])).tolist() == [True, True]
-    assert metrics.correct(LOGITS, torch.tensor([0, 1])).tolist() == [False, False]
+    assert metrics.is_correct(LOGITS, torch.tensor([1, 0])).tolist() == [True, True]
+    assert metrics.is_correct(LOGITS, torch.tensor([0, 1])).tolist() == [False, False]
 
 
 def test_a_constant_on_the_logits_changes_nothing():
@@ -25,7 +25,7 @@ def test_a_constant_on_the_logits_changes_nothing():
     assert metrics.cross_entropy(shifted, TARGETS).tolist() == pytest.approx(
         metrics.cross_entropy(LOGITS, TARGETS).tolist()
     )
-    assert torch.equal(metrics.correct(shifted, TARGETS), metrics.correct(LOGITS, TARGETS))
+    assert torch.equal(metrics.is_correct(shifted, TARGETS), metrics.is_correct(LOGITS, TARGETS))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import torch
 from mnemoscope.core import patterns as p
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.patterns import checked_pattern, silent
+from mnemoscope.core.patterns import checked_pattern, unspecified_queries
 from tests.support import seeded, small_spec
 
 
@@ -81,8 +81,8 @@ def test_the_repeated_x_of_permutation_lookup():
     of = small_spec("v3").task.monitor(50, split="test", generator=seeded())
     same, hot = (m.pattern(of)[:, -1] for m in (p.earlier_same(period=2), p.one_hot("source_pos", query=-1)))
     torch.testing.assert_close(same, hot, equal_nan=True)
-    assert (silent(p.earlier_same(period=2).pattern(of))[:, :-1]).all(), "no x but the last repeats"
-    assert not silent(p.earlier_same().pattern(of))[:, :-1].all(), "values stand for x and y"
+    assert (unspecified_queries(p.earlier_same(period=2).pattern(of))[:, :-1]).all(), "no x but the last repeats"
+    assert not unspecified_queries(p.earlier_same().pattern(of))[:, :-1].all(), "values stand for x and y"
 
 
 def test_vectors_are_the_same_in_all_entries():
@@ -118,11 +118,11 @@ def test_wrong_input_is_refused(make, words):
 
 
 def test_lists_have_names_of_their_own():
-    names = [mechanism.name for mechanism in p.for_slots(2)]
+    names = [mechanism.name for mechanism in p.slot_mechanisms(2)]
     assert len(set(names)) == len(names)
-    assert p.for_slots(2)[: len(p.common())] == p.common()
-    assert p.for_slots(1) == p.common(), "slots of one token have nothing else"
-    three = [mechanism.name for mechanism in p.for_slots(3)]
+    assert p.slot_mechanisms(2)[: len(p.common_mechanisms())] == p.common_mechanisms()
+    assert p.slot_mechanisms(1) == p.common_mechanisms(), "slots of one token have nothing else"
+    three = [mechanism.name for mechanism in p.slot_mechanisms(3)]
     assert [name for name in three if name.startswith("earlier")] == [f"earlier at place {i} of 3" for i in (3, 2, 1)]
 
 

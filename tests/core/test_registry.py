@@ -47,8 +47,8 @@ def test_parts_of_a_guest_register_themselves_when_somebody_asks(guest):
     registry = guests.invite(guest).R
     assert "made_for_registry_test.things" not in sys.modules
     assert registry.names() == ["one", "two"]
-    assert guests.owner("made_for_registry_test.things.one") == guest
-    assert [file.name for file in guests.sources("made_for_registry_test.things.one")] == [
+    assert guests.guest_of("made_for_registry_test.things.one") == guest
+    assert [file.name for file in guests.source_files("made_for_registry_test.things.one")] == [
         "__init__.py",
         "__init__.py",
         "one.py",
@@ -66,8 +66,8 @@ def test_a_file_is_a_guest(tmp_path, monkeypatch):
     file = tmp_path / "file_made_for_registry_test.py"
     file.write_text("VALUE = 3\n")
     assert guests.invite(str(file)).VALUE == 3
-    assert guests.invited() == (str(file),)
-    assert guests.sources("file_made_for_registry_test") == [file]
+    assert guests.invited_sources() == (str(file),)
+    assert guests.source_files("file_made_for_registry_test") == [file]
     assert guests.invite(str(file)) is sys.modules["file_made_for_registry_test"]
     del sys.modules["file_made_for_registry_test"]
 
@@ -125,7 +125,7 @@ def test_a_file_that_is_no_guest_is_refused(tmp_path, monkeypatch, name, content
         file.write_text(content)
     with pytest.raises(InputError, match=message):
         guests.invite(str(file))
-    assert guests.invited() == ()
+    assert guests.invited_sources() == ()
     assert "broken_for_registry_test" not in sys.modules
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset, recipes
-from mnemoscope.core.specification import Freeze, ModelSpec, Recipe, RunSpec, TaskChange, change, structure
+from mnemoscope.core.specification import Freeze, ModelSpec, Recipe, RunSpec, TaskChange, from_plain, replace_fields
 from tests.support import small_spec
 
 RICH = {
@@ -151,10 +151,10 @@ def test_replicates_differ_in_the_seed_only():
 
 def test_change_checks_like_a_file():
     task = small_spec().task
-    assert change(task, {"repeat_ratio": 0.5}, "task") == replace(task, repeat_ratio=0.5)
+    assert replace_fields(task, {"repeat_ratio": 0.5}, "task") == replace(task, repeat_ratio=0.5)
     with pytest.raises(InputError, match=r"task\.n_values: .* got 'five'"):
-        change(task, {"n_values": "five"}, "task")
-    assert structure(ModelSpec, {"d_model": 8}, "model") == ModelSpec(d_model=8)
+        replace_fields(task, {"n_values": "five"}, "task")
+    assert from_plain(ModelSpec, {"d_model": 8}, "model") == ModelSpec(d_model=8)
 
 
 def test_a_recipe_may_come_with_sizes_of_its_own_and_changes_win():

@@ -18,7 +18,7 @@ from mnemoscope.core.presets import PRESETS, SYSTEMS
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import TASKS
 from mnemoscope.models.subjects import Subject
-from mnemoscope.records import RECORDS, Measured
+from mnemoscope.records import RECORDS, MeasuredRuns
 from tests.support import seeded
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +111,7 @@ def test_the_record_shows_the_planted_head(lab):
     found = lab("analyses").match_attention(claims.by_hand(), task, task.enumerate(split="test"))
     heads = found.sel(layer=0).rename(head="role").assign_coords(role=["the head", "L0H1"])
     results = {"match_attention": heads.expand_dims(seed=[0])}
-    measured = Measured(results=results, options=record.BracketAttention(), runs=[])
+    measured = MeasuredRuns(results=results, options=record.BracketAttention(), runs=[])
     [table] = record.tables(measured)
     assert table.header[1:] == tuple(found.skill.values)
     assert table.rows[0] == ["the head", "1.000", "1.000"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemoscope.models.building import quiet
+from mnemoscope.models.building import silence_deprecation
 from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER
 
 PAGE = (Path(__file__).parents[2] / "docs" / "transformerlens_4.md").read_text()
@@ -17,7 +17,7 @@ HERE = {key: code for key, code in LIMITS.items() if key[0] in ("any", "3" if HA
 @pytest.mark.parametrize("code", HERE.values(), ids=["-".join(key) for key in HERE])
 def test_a_known_limit_is_still_there(code):
     """Where this fails TransformerLens was mended: the limit leaves the page, and the way around it the code."""
-    with quiet():
+    with silence_deprecation():
         exec(code, {})
 
 

@@ -95,7 +95,9 @@ def test_a_first_layer_from_tables_gives_the_models_own_logits(n_layers, changes
 
 def test_a_model_is_tried_with_the_tables_that_serve_it(monkeypatch):
     model = foreign_model(d_vocab=6, n_ctx=8)
-    monkeypatch.setattr(lookup.Cells, "after_attention", lambda cells, inputs, read: cells.stream[cells.at(inputs)])
+    monkeypatch.setattr(
+        lookup.LookupTables, "after_attention", lambda cells, inputs, read: cells.stream[cells.cell_numbers(inputs)]
+    )
     assert read_transformer(model) == "its forward pass is a different one"
 
 

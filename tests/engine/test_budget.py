@@ -8,9 +8,9 @@ from mnemoscope.analyses.patching import patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import METRICS
 from mnemoscope.engine.architecture import read_transformer
-from mnemoscope.engine.budget import MAX_BYTES, Sizes, roomy
-from mnemoscope.interventions.cells import grid, plan
-from mnemoscope.interventions.measurement import Question
+from mnemoscope.engine.budget import MAX_BYTES, Sizes, default_max_bytes
+from mnemoscope.interventions.cells import grid, plan_sweep
+from mnemoscope.interventions.measurement import SweepQuestion
 from tests.interventions.patching.prompts import prompt_pairs
 from tests.support import foreign_model
 
@@ -78,8 +78,8 @@ def test_chunks_change_nothing(method):
     subject, pairs = foreign_model(), prompt_pairs(n=7, scored=(2, 5))
     small = 95_000
     cells = grid(subject, "z", ("layer", "pos", "head"), n_pos=6, only={})
-    question = Question(model=subject, pairs=pairs, max_bytes=small)
-    assert plan(question, cells, method).n_prompts in (1, 2, 3, 4)
+    question = SweepQuestion(model=subject, pairs=pairs, max_bytes=small)
+    assert plan_sweep(question, cells, method).n_prompts in (1, 2, 3, 4)
     whole, cut = (
         patch(subject, pairs, kind="z", over=("layer", "pos", "head"), method=method, **more)
         for more in ({}, {"max_bytes": small})
@@ -105,6 +105,8 @@ def test_where_no_bound_is_given_copies_of_weights_have_room_besides():
     """A vocabulary of 50,000 and wide layers take most of 256 MiB by themselves."""
     subject = foreign_model(d_vocab=50_000, d_model=64, n_layers=4, d_head=16, n_heads=4, d_mlp=32)
     sizes = Sizes(cfg=subject.cfg, n_pos=1, n_read=1)
-    assert roomy(subject) == MAX_BYTES + sizes.weights() + max(sizes.copies(), sizes.traced_weights())
-    assert sizes.copies() >= read_transformer(subject).copied_bytes - 4 * 4 * 3 * 64
+    assert default_max_bytes(subject) == MAX_BYTES + sizes.weight_bytes() + max(
+        sizes.copied_bytes(), sizes.traced_weight_bytes()
+    )
+    assert sizes.copied_bytes() >= read_transformer(subject).copied_bytes - 4 * 4 * 3 * 64
     assert patch(subject, prompt_pairs(d_vocab=50_000), kind="resid_pre", over=("layer",)).sizes["layer"] == 4

@@ -3,7 +3,7 @@ import torch
 
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.engine import lookup
-from mnemoscope.models.building import parameters
+from mnemoscope.models.building import detached_parameters
 from tests.support import logits_of, random_model, seeded
 
 TOKENS = torch.randint(0, 6, (17, 9), generator=seeded())
@@ -34,7 +34,7 @@ def both(tokens=TOKENS, at=SCORED, **fields):
     """Logits of the hooked model and of the hook-free pass, and the two sets of parameters."""
     spec = ModelSpec(**{"d_model": 8, "n_heads": 2, **fields})
     model = random_model(**fields)
-    params = {name: value.requires_grad_() for name, value in parameters(model).items()}
+    params = {name: value.requires_grad_() for name, value in detached_parameters(model).items()}
     return model, params, model(tokens)[:, at], logits_of(params, spec, tokens, at)
 
 
@@ -127,5 +127,5 @@ def test_a_token_far_below_the_others_still_counts_where_it_is_alone():
     with torch.no_grad():
         model.blocks[0].attn.W_K *= 300
     tokens = torch.tensor([[0, 0, 0, 5], [1, 1, 1, 5], [2, 2, 2, 5], [0, 1, 2, 5]])
-    given = logits_of(parameters(model), spec, tokens, torch.tensor([3]))
+    given = logits_of(detached_parameters(model), spec, tokens, torch.tensor([3]))
     torch.testing.assert_close(given, model(tokens)[:, 3:], atol=1e-4, rtol=1e-4)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mnemoscope.explorer.page import script
+from mnemoscope.explorer.page import module_source
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: no page was opened")
@@ -61,7 +61,7 @@ def computed(modules: tuple[str, ...], body: str, content: Any, directory: Path)
     """
     html = (
         f'<meta charset="utf-8"><script type="application/json" id="content">{json.dumps(content)}</script>'
-        f'<body><script type="module">{script(*modules)}{program}</script>'
+        f'<body><script type="module">{module_source(*modules)}{program}</script>'
     )
     document, complaints = opened(html, directory)
     assert not complaints

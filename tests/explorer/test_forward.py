@@ -12,7 +12,7 @@ import mnemoscope as ms
 from mnemoscope.core.patterns import fixed
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, MLP
 from mnemoscope.explorer.packing import Packer, page_configuration
-from mnemoscope.interventions.run import intervened
+from mnemoscope.interventions.run import intervene
 from tests.explorer.chromium import computed, needs_chromium
 from tests.support import foreign_model, random_model
 
@@ -202,7 +202,7 @@ def test_the_page_computes_what_transformer_lens_computes(name, tmp_path):
                 "edits": [] if edit is None else [edit],
             }
         )
-        with torch.no_grad(), intervened(model, batch, interventions):
+        with torch.no_grad(), intervene(model, batch, interventions):
             logits, cache = model.run_with_cache(batch.inputs)
         wanted.append((logits[0], cache[f"blocks.{model.cfg.n_layers - 1}.attn.hook_pattern"][0]))
 

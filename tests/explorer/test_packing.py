@@ -4,16 +4,16 @@ import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.explorer.content import Exact, spread_out
-from mnemoscope.explorer.packing import Packer, checkpoint_bytes, packed_tensor, page_configuration
-from mnemoscope.explorer.page import script
+from mnemoscope.explorer.content import ExactTable, choose_evenly
+from mnemoscope.explorer.packing import Packer, checkpoint_bytes, pack_tensor, page_configuration
+from mnemoscope.explorer.page import module_source
 from tests.explorer.chromium import computed, needs_chromium
 from tests.support import foreign_model, random_model
 
 
 def test_half_precision_only_where_it_holds_the_numbers():
-    assert packed_tensor(torch.tensor([0.5, -3.0]))["half"]
-    assert not packed_tensor(torch.tensor([0.1]))["half"]
+    assert pack_tensor(torch.tensor([0.5, -3.0]))["half"]
+    assert not pack_tensor(torch.tensor([0.1]))["half"]
 
 
 def test_checkpoints_share_what_training_left_alone():
@@ -48,18 +48,18 @@ def test_models_that_read_vectors_are_refused():
 
 
 def test_names_at_the_top_of_modules_are_names_of_the_whole_script():
-    declared = re.findall(r"^(?:const|let|function\*?|class) (\w+|\[[\w, ]+\])", script("app"), re.MULTILINE)
+    declared = re.findall(r"^(?:const|let|function\*?|class) (\w+|\[[\w, ]+\])", module_source("app"), re.MULTILINE)
     names = [name for one in declared for name in re.findall(r"\w+", one)]
     assert len(names) > 50
     assert len(set(names)) == len(names)
-    assert not re.search(r"^(?:import|export) ", script("app"), re.MULTILINE)
+    assert not re.search(r"^(?:import|export) ", module_source("app"), re.MULTILINE)
 
 
 @needs_chromium
 def test_what_was_packed_is_unpacked(tmp_path):
     values = torch.tensor([[0.1, -2.5e-8, 6e-8], [65504.0, 0.0, -1.5]])
     halves = torch.tensor([0.0, -0.0, 6.103515625e-05, 5.960464477539063e-08, 65504.0, -1.0009765625])
-    packed = [packed_tensor(values), packed_tensor(halves)]
+    packed = [pack_tensor(values), pack_tensor(halves)]
     assert [each["half"] for each in packed] == [False, True]
     whole = computed(("weights",), "return content.map((each) => [...unpack(each).data]);", packed, tmp_path)
     for found, expected in zip(whole, (values, halves), strict=True):
@@ -68,15 +68,15 @@ def test_what_was_packed_is_unpacked(tmp_path):
 
 def test_fewer_checkpoints_are_evenly_apart_and_end_with_the_last():
     steps = [0, 1, 2, 4, 8, 16, 32, 64, 128]
-    assert spread_out(steps, None) == spread_out(steps, 20) == steps
-    assert spread_out(steps, 5) == [0, 2, 8, 32, 128]
-    assert spread_out(steps, 2) == [0, 128]
-    assert spread_out(steps, 1) == [128]
+    assert choose_evenly(steps, None) == choose_evenly(steps, 20) == steps
+    assert choose_evenly(steps, 5) == [0, 2, 8, 32, 128]
+    assert choose_evenly(steps, 2) == [0, 128]
+    assert choose_evenly(steps, 1) == [128]
 
 
 def test_a_page_that_would_be_too_large_is_refused_before_all_is_packed(tiny, monkeypatch):
     model = tiny.model()
-    single = sum(len(packed_tensor(value)["data"]) for _, value in model.named_parameters())
+    single = sum(len(pack_tensor(value)["data"]) for _, value in model.named_parameters())
     assert 0 < single <= checkpoint_bytes(model)
     monkeypatch.setattr("mnemoscope.explorer.packing.MAX_BYTES", single // 2)
     with pytest.raises(ms.InputError, match="--checkpoints 8"):
@@ -86,11 +86,11 @@ def test_a_page_that_would_be_too_large_is_refused_before_all_is_packed(tiny, mo
 
 
 def test_equal_rows_of_exact_predictors_stand_there_once():
-    table, packer = Exact(), Packer()
+    table, packer = ExactTable(), Packer()
     rows = torch.tensor([[0.5, 0.5], [0.25, 0.75], [0.5, 0.5], [torch.nan, torch.nan]])
     assert table.numbers(rows) == [0, 1, 0, 2]
     assert table.numbers(rows[1:2]) == [1]
     number = table.packed(packer)
     assert number is not None
     assert packer.tensors[number]["shape"] == [3, 2]
-    assert Exact().packed(packer) is None
+    assert ExactTable().packed(packer) is None

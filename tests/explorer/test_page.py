@@ -166,7 +166,7 @@ def test_commands_on_the_page_take_sequences_of_texts_and_of_names(label, tmp_pa
     script = "return { commands: document.getElementById('commands').textContent, symbols: explorer.run.symbols };"
     found, complaints = seen(explore(run).html(), tmp_path, script)
     assert not complaints
-    assert found["symbols"] == ms.report.symbols_of(run.spec.task)
+    assert found["symbols"] == ms.report.token_symbols(run.spec.task)
     words = shlex.split(found["commands"].splitlines()[0])
     assert words[:3] == ["mnemoscope", "predict", f"zoo:{label}/seed-{run.spec.seed}"]
     main(words[1:])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.explorer.content import classes_of, reference_set
+from mnemoscope.explorer.content import latent_classes, reference_set
 from tests.explorer.chromium import needs_chromium
 from tests.explorer.test_page import seen
 
@@ -48,13 +48,13 @@ return {
 
 def test_classes_hold_one_whole_number_a_sequence(tiny):
     batch = reference_set(tiny.spec.task, tiny.spec.seed)
-    classes = classes_of(batch)
+    classes = latent_classes(batch)
     assert set(classes) == {"is_repeat", "source_slot", "source_pos", "recalled", "unused"}
     assert classes["source_slot"] == batch.latents["source_slot"].tolist()
     tokens = torch.zeros(4, 2, dtype=torch.long)
     known = {"own": torch.arange(4), "same": torch.ones(4), "two": torch.tensor([0, 0, 1, 1])}
     few = ms.Batch(inputs=tokens, targets=tokens, scored=tokens == 0, known=known)
-    assert classes_of(few) == {"two": [0, 0, 1, 1]}
+    assert latent_classes(few) == {"two": [0, 0, 1, 1]}
 
 
 @needs_chromium

@@ -11,7 +11,7 @@ import xarray as xr
 
 import mnemoscope as ms
 from mnemoscope.core.metrics import ERROR_DIFF, LOGIT_DIFF
-from mnemoscope.core.patterns import common
+from mnemoscope.core.patterns import common_mechanisms
 from tests.golden.models import Case, case
 from tests.golden.summary import of_dataset
 
@@ -104,7 +104,7 @@ def shapley(of: Case) -> Results:
 
 def attention(of: Case) -> Results:
     """Patterns, their shares by mechanism, scores of heads, and set patterns in the place of attention."""
-    mechanisms = common()
+    mechanisms = common_mechanisms()
     found = {
         "patterns": ms.analyses.named_patterns(of.model, of.batch),
         "shares": ms.analyses.attention_by_mechanism(of.model, of.batch, mechanisms),

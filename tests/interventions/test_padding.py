@@ -5,8 +5,8 @@ import torch
 
 from mnemoscope import Batch, InputError, Mean, Named, PromptPairs, Resample, Site, Zero, run_with
 from mnemoscope.analyses import head_scores
-from mnemoscope.interventions.edge_states import outside
-from mnemoscope.interventions.measurement import Question
+from mnemoscope.interventions.edge_states import replacement_outputs
+from mnemoscope.interventions.measurement import SweepQuestion
 from tests.support import random_model
 
 HOOK = "blocks.0.attn.hook_z"
@@ -104,6 +104,6 @@ def test_means_that_would_take_in_padding_are_refused(model, rows):
     batch = batch_of(rows)
     with pytest.raises(InputError, match="the batch is padded"):
         head_scores(model, batch)
-    question = Question(model=model, pairs=PromptPairs(clean=batch, corrupted=batch, name="same"))
+    question = SweepQuestion(model=model, pairs=PromptPairs(clean=batch, corrupted=batch, name="same"))
     with pytest.raises(InputError, match="these are padded"):
-        outside(question, "mean", 4)
+        replacement_outputs(question, "mean", 4)

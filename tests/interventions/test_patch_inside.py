@@ -9,7 +9,7 @@ from mnemoscope.core.batch import Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Patch
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.run import intervened, run_with
+from mnemoscope.interventions.run import intervene, run_with
 from tests.support import random_model, seeded, small_spec
 
 TASK = small_spec().task
@@ -86,7 +86,7 @@ def test_directions_have_a_gradient():
 
     def loss(rows):
         patch = Patch(site=STREAM, source=OTHER, basis=Named(name="directions", value=rows))
-        with intervened(model, BATCH, [patch]):
+        with intervene(model, BATCH, [patch]):
             return model(BATCH.inputs).log_softmax(-1)[:, -1, 1].sum()
 
     given = rows.clone().requires_grad_()

@@ -7,9 +7,9 @@ import torch
 
 from mnemoscope.engine import lookup
 from mnemoscope.engine.architecture import read_transformer
-from mnemoscope.engine.changes import IN_BLOCK, NONE
+from mnemoscope.engine.changes import IN_BLOCK, NO_CHANGES
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.reading import Starts, logits_directly, observe_run, outputs_at
+from mnemoscope.interventions.reading import StartCache, logits_by_engine, observe_run, outputs_at
 from tests.support import foreign_model, random_model, seeded, small_spec
 
 BATCH = small_spec("v3").task.monitor(10, split="test", generator=seeded())
@@ -106,11 +106,11 @@ def test_the_first_layer_is_looked_up_where_there_are_more_places_than_cells():
     weights = read_transformer(model)
     assert not isinstance(weights, str)
     assert model.cfg.d_vocab * BATCH.inputs.shape[1] <= lookup.MAX_CELLS
-    looked_up = lookup.after_attention(weights.first, BATCH.inputs, None, NONE)
+    looked_up = lookup.stream_after_attention(weights.first_layer, BATCH.inputs, None, NO_CHANGES)
     assert looked_up is not None
     _, cache = model.run_with_cache(BATCH.inputs)
     torch.testing.assert_close(looked_up, cache["resid_mid", 0], atol=1e-5, rtol=1e-5)
-    assert lookup.after_attention(weights.first, BATCH.inputs[:2], None, NONE) is None
+    assert lookup.stream_after_attention(weights.first_layer, BATCH.inputs[:2], None, NO_CHANGES) is None
 
 
 @torch.no_grad()
@@ -133,20 +133,20 @@ def test_the_model_runs_itself_where_a_hook_or_a_model_is_not_reproduced():
     for point in ("blocks.0.ln1.hook_scale", "unembed.hook_in"):
         with model.hooks(fwd_hooks=[(point, changing)]):
             assert outputs_at(model, BATCH.inputs, where) is None
-            assert torch.equal(logits_directly(model, BATCH.inputs, where), model(BATCH.inputs)[where])
+            assert torch.equal(logits_by_engine(model, BATCH.inputs, where), model(BATCH.inputs)[where])
     handle = model.blocks[0].mlp.register_forward_hook(lambda *passed: passed[-1] + 1)
     assert outputs_at(model, BATCH.inputs, where) is None
     handle.remove()
     assert outputs_at(model, BATCH.inputs, where) is not None
     other = foreign_model(positional_embedding_type="alibi")
-    torch.testing.assert_close(logits_directly(other, BATCH.inputs, where), other(BATCH.inputs)[where])
+    torch.testing.assert_close(logits_by_engine(other, BATCH.inputs, where), other(BATCH.inputs)[where])
     assert outputs_at(other, BATCH.inputs, where) is None
 
 
 def test_gradients_reach_the_weights_through_the_model_itself():
     model, where = random_model(), last_position()
     assert outputs_at(model, BATCH.inputs, where) is None
-    logits_directly(model, BATCH.inputs, where).sum().backward()
+    logits_by_engine(model, BATCH.inputs, where).sum().backward()
     assert model.W_E.grad is not None
     assert model.W_E.grad.abs().sum() > 0
 
@@ -168,15 +168,15 @@ LATER = ("blocks.1.attn.hook_z", "blocks.1.hook_resid_pre", "blocks.1.hook_mlp_o
 
 @torch.no_grad()
 def test_runs_are_resumed_before_the_first_change_and_give_the_same_bits():
-    model, where, starts, inputs = random_model(n_layers=3), some_places(), Starts(), BATCH.inputs
+    model, where, starts, inputs = random_model(n_layers=3), some_places(), StartCache(), BATCH.inputs
     for point in (*LATER, *LATER[::-1]):
         with model.hooks(fwd_hooks=[(point, changing)]):
-            resumed, whole = (logits_directly(model, inputs, where, starts=each) for each in (starts, None))
+            resumed, whole = (logits_by_engine(model, inputs, where, starts=each) for each in (starts, None))
         assert torch.equal(resumed, whole), point
     other = BATCH.inputs.flip(0)
     with model.hooks(fwd_hooks=[(LATER[0], changing)]):
-        found = logits_directly(model, other, where, starts=starts)
-        assert torch.equal(found, logits_directly(model, other, where))
+        found = logits_by_engine(model, other, where, starts=starts)
+        assert torch.equal(found, logits_by_engine(model, other, where))
 
 
 @torch.no_grad()
@@ -185,13 +185,13 @@ def test_what_is_resumed_runs_no_earlier_block(monkeypatch):
     read_transformer(model)  # tried once, which runs it
     after = Transformer.after_block
     monkeypatch.setattr(Transformer, "after_block", lambda w, index, *more: ran.append(index) or after(w, index, *more))
-    starts, last = Starts(), "blocks.2.hook_mlp_out"
+    starts, last = StartCache(), "blocks.2.hook_mlp_out"
     for hooks, blocks in (((LATER[0], last), [0, 1, 2]), ((LATER[0],), [1, 2]), ((last,), [1, 2]), ((last,), [2])):
         ran.clear()
         with model.hooks(fwd_hooks=[(point, changing) for point in hooks]):
-            logits_directly(model, BATCH.inputs, where, starts=starts)
+            logits_by_engine(model, BATCH.inputs, where, starts=starts)
         assert ran == blocks
     ran.clear()
     with model.hooks(fwd_hooks=[(last, changing)]):
-        logits_directly(model, BATCH.inputs, where, starts=Starts(max_bytes=100))
+        logits_by_engine(model, BATCH.inputs, where, starts=StartCache(max_bytes=100))
     assert ran == [0, 1, 2]

@@ -24,7 +24,7 @@ from mnemoscope.core.intervention import (
 from mnemoscope.core.patterns import Mechanism
 from mnemoscope.core.site import ATTENTION, BY_HEAD, KINDS, WEIGHTS, ParamSite, Site
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import intervened, run_with
+from mnemoscope.interventions.run import intervene, run_with
 from tests.bridge import as_bridge
 from tests.support import Predictor, foreign_model, random_model, seeded, small_spec
 
@@ -181,7 +181,7 @@ def test_means_over_sequences_positions_and_classes(weighted):
     share = (torch.ones(30) if weights is None else weights)[:, None, None, None]
 
     def seen(over):
-        with intervened(model, BATCH, [Mean(site=site, source=source, over=over)]):
+        with intervene(model, BATCH, [Mean(site=site, source=source, over=over)]):
             return cached(model, BATCH, "blocks.0.attn.hook_z")
 
     torch.testing.assert_close(seen("batch"), ((z * share).sum(0) / share.sum()).expand(20, -1, -1, -1))
@@ -199,7 +199,7 @@ def test_resampling_takes_whole_rows_at_random_of_the_same_class_if_asked():
 
     def drawn(seed, **match):
         sites = [Site(kind="z", layer=0, head=head) for head in range(2)]
-        with intervened(model, BATCH, [Resample(site=s, source=REFERENCE, **match) for s in sites], seed=seed):
+        with intervene(model, BATCH, [Resample(site=s, source=REFERENCE, **match) for s in sites], seed=seed):
             new = cached(model, BATCH, "blocks.0.attn.hook_z")
         same = (new[:, None] == z[None]).flatten(2).all(2)  # both heads come from one sequence
         assert same.any(1).all()
@@ -217,7 +217,7 @@ def test_a_mechanism_in_the_place_of_attention():
     causal = torch.ones(9, 9).tril() / torch.arange(1, 10)[:, None]
     silent = torch.where(torch.arange(9)[:, None] == 8, torch.nan, causal)
     uniform = Mechanism(name="uniform", pattern=lambda batch: silent.expand(len(batch), 9, 9))
-    with intervened(model, BATCH, [SetPattern(site=Site(kind="pattern", layer=1, head=0), mechanism=uniform)]):
+    with intervene(model, BATCH, [SetPattern(site=Site(kind="pattern", layer=1, head=0), mechanism=uniform)]):
         new = cached(model, BATCH, "blocks.1.attn.hook_pattern")
     old = cached(model, BATCH, "blocks.1.attn.hook_pattern")
     assert torch.equal(new[:, 0, :8], causal[:8].expand(20, 8, 9))
@@ -231,7 +231,7 @@ def test_a_knockout_spreads_the_weight_and_a_zero_loses_it():
     path = {"layer": 0, "head": 1, "pos": 8, "key": 3}
 
     def seen(intervention):
-        with intervened(model, BATCH, [intervention]):
+        with intervene(model, BATCH, [intervention]):
             return cached(model, BATCH, "blocks.0.attn.hook_pattern")
 
     knocked, zeroed = seen(Knockout(site=Site(kind="scores", **path))), seen(Zero(site=Site(kind="pattern", **path)))
@@ -258,7 +258,7 @@ def test_directions_are_added_and_projected():
     resid = cached(model, BATCH, "blocks.0.hook_resid_post")
     parts = []
     for part in ("keep", "remove"):
-        with intervened(model, BATCH, [Project(site=site, basis=basis, part=part)]):
+        with intervene(model, BATCH, [Project(site=site, basis=basis, part=part)]):
             parts.append(cached(model, BATCH, "blocks.0.hook_resid_post"))
     torch.testing.assert_close(parts[0] + parts[1], resid)
     torch.testing.assert_close(parts[1] @ basis.value.T, torch.zeros(20, 9, 3), atol=1e-4, rtol=0)
@@ -302,7 +302,7 @@ def test_interventions_compose_in_their_order():
     torch.testing.assert_close(run_with(model, BATCH, [add, double]), (resid + 1) * 2 @ model.W_U + model.b_U)
     torch.testing.assert_close(run_with(model, BATCH, [double, add]), (resid * 2 + 1) @ model.W_U + model.b_U)
     both = run_with(model, BATCH, [double, add])
-    with intervened(model, BATCH, [double]):
+    with intervene(model, BATCH, [double]):
         assert torch.equal(run_with(model, BATCH, [add]), both)
     assert n_hooks(model) == 0
 
@@ -330,7 +330,7 @@ def test_nothing_is_left_behind_after_an_exception():
     weight = Scale(site=ParamSite(name="W_E"), factor=2.0)
     with pytest.raises(InputError, match="too wide must be as wide as the site, 4; got 7"):
         run_with(model, BATCH, [weight, Zero(site=HEAD), wrong])
-    with pytest.raises(RuntimeError, match="in the middle"), intervened(model, BATCH, [weight, Zero(site=HEAD)]):
+    with pytest.raises(RuntimeError, match="in the middle"), intervene(model, BATCH, [weight, Zero(site=HEAD)]):
         raise RuntimeError("in the middle")
     assert n_hooks(model) == 1
     assert torch.equal(model(BATCH.inputs), clean)

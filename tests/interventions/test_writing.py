@@ -16,7 +16,7 @@ from mnemoscope.core.intervention import Add, Knockout, Patch, SetPattern, Zero
 from mnemoscope.core.patterns import uniform
 from mnemoscope.core.site import ATTENTION, Site
 from mnemoscope.interventions import writing
-from mnemoscope.interventions.run import intervened, run_with
+from mnemoscope.interventions.run import intervene, run_with
 from tests.bridge import HEARD_BY_NATIVE, as_bridge, llama_and_bridge
 from tests.split_hooks import random_pairs
 from tests.support import foreign_model, global_generators_untouched, seeded
@@ -79,7 +79,7 @@ class TestTheMiddleOfABlock:
         names = [f"blocks.0.hook_{kind}" for kind in ("attn_out", "resid_mid", "mlp_out", "resid_post")]
         caches = []
         for model in pair:
-            with intervened(model, BATCH, [Zero(site=PLACED)]):
+            with intervene(model, BATCH, [Zero(site=PLACED)]):
                 caches.append(model.run_with_cache(BATCH.inputs, names_filter=lambda name: name in names)[1])
         for name in names:
             torch.testing.assert_close(caches[1][name], caches[0][name], **CLOSE)
@@ -100,7 +100,7 @@ class TestTheMiddleOfABlock:
         first, second = (Zero(site=PLACED), other) if outer else (other, Zero(site=PLACED))
         nested, together = [], []
         for model in pair:
-            with intervened(model, BATCH, [first]):
+            with intervene(model, BATCH, [first]):
                 nested.append(run_with(model, BATCH, [second]))
             together.append(run_with(model, BATCH, [first, second]))
         torch.testing.assert_close(nested[1], nested[0], **CLOSE)
@@ -181,7 +181,7 @@ class TestTrying:
         with torch.no_grad():
             bridge.original_model.model.layers[0].mlp.down_proj.weight.mul_(20)
         bridge.to(dtype)
-        assert writing.bypassed(bridge, [0, 1]) == {0, 1}
+        assert writing.bypassed_layers(bridge, [0, 1]) == {0, 1}
         for kind in ("resid_mid", "pattern", "scores", "q", "mlp_out"):
             writing.check_written(bridge, kind, [0, 1])
 
@@ -218,7 +218,7 @@ class TestTrying:
         def fails(z, hook):
             raise RuntimeError("stop")
 
-        with pytest.raises(RuntimeError, match="stop"), intervened(bridge, BATCH, [Zero(site=MIDDLE)]):
+        with pytest.raises(RuntimeError, match="stop"), intervene(bridge, BATCH, [Zero(site=MIDDLE)]):
             bridge.run_with_hooks(BATCH.inputs, fwd_hooks=[("blocks.0.hook_mlp_out", fails)])
         assert not hooks_on(bridge)
         clean = replace(BATCH, inputs=BATCH.inputs[:2], targets=BATCH.targets[:2], scored=BATCH.scored[:2])

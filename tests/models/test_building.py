@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.building import build, configuration, parameters, zero_patterns
+from mnemoscope.models.building import build, configuration, detached_parameters, zero_patterns
 from tests.support import global_generators_untouched
 
 
@@ -14,15 +14,15 @@ def small(*, seed: int = 0, **fields):
 
 
 def test_a_seed_decides_the_weights():
-    first, again, other = parameters(small()), parameters(small()), parameters(small(seed=1))
+    first, again, other = detached_parameters(small()), detached_parameters(small()), detached_parameters(small(seed=1))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["embed.W_E"], other["embed.W_E"])
 
 
 @pytest.mark.parametrize(("mlp", "writes"), [(True, 6), (False, 3)])
 def test_gpt2_scaled_differs_from_gpt2_in_what_is_written_to_the_residual_stream(mlp, writes):
-    usual = parameters(small(mlp=mlp, n_layers=3))
-    scaled = parameters(small(mlp=mlp, n_layers=3, initialisation="gpt2-scaled"))
+    usual = detached_parameters(small(mlp=mlp, n_layers=3))
+    scaled = detached_parameters(small(mlp=mlp, n_layers=3, initialisation="gpt2-scaled"))
     for name, value in scaled.items():
         expected = usual[name] / math.sqrt(writes) if name.endswith(("W_O", "W_out")) else usual[name]
         torch.testing.assert_close(value, expected, rtol=1e-6, atol=0)
@@ -37,7 +37,7 @@ def test_the_global_generators_are_left_alone():
     ("fields", "pattern"), [({"attention": False}, "attn"), ({"positions": False}, "pos_embed"), ({}, None)]
 )
 def test_what_is_switched_off_is_zero_and_nothing_else_is(fields, pattern):
-    for name, value in parameters(small(**fields)).items():
+    for name, value in detached_parameters(small(**fields)).items():
         if pattern and pattern in name:
             assert not value.any(), name
         elif ".W_" in name:
@@ -50,7 +50,7 @@ def test_what_is_switched_off_is_zero_and_nothing_else_is(fields, pattern):
 )
 def test_the_architecture_is_the_specified_one(normalization, mlp, dtype):
     model = small(normalization=normalization, mlp=mlp, dtype=dtype, n_layers=2, d_mlp=5)
-    names = set(parameters(model))
+    names = set(detached_parameters(model))
     assert ("blocks.1.mlp.W_in" in names) == mlp
     assert ("ln_final.w" in names) == (normalization == "LN")
     assert {value.dtype for value in model.parameters()} == {getattr(torch, dtype)}
@@ -60,7 +60,7 @@ def test_the_architecture_is_the_specified_one(normalization, mlp, dtype):
 
 def test_parameters_are_copies_without_buffers():
     model = small()
-    copies = parameters(model)
+    copies = detached_parameters(model)
     copies["embed.W_E"].zero_()
     assert model.W_E.any()
     assert not any("mask" in name or "IGNORE" in name for name in copies)
@@ -96,7 +96,7 @@ def test_associative_memories_start_as_the_paper_says():
     for weight in (model.W_K, model.W_V, model.W_O, model.W_in[1], model.W_U):
         assert weight.abs().max() <= 1 / 8
         assert weight.std().item() == pytest.approx(1 / 8 / 3**0.5, rel=0.05)
-    biases = [value for name, value in parameters(model).items() if ".b_" in name]
+    biases = [value for name, value in detached_parameters(model).items() if ".b_" in name]
     assert biases
     assert not any(value.any() for value in biases)
     assert not torch.equal(model.W_K, memory(seed=1, act_fn="identity").W_K)

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from mnemoscope.models.files import hold
-from mnemoscope.models.glance import glance
+from mnemoscope.models.files import hold_directory
+from mnemoscope.models.glance import summarise_runs
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def copy(tiny, tmp_path):
 
 
 def only(path):
-    ((run,), unreadable) = glance(path, checked=True)
+    ((run,), unreadable) = summarise_runs(path, checked=True)
     assert unreadable == {}
     return run
 
@@ -40,7 +40,7 @@ def test_an_interrupted_run(copy):
 
 def test_a_run_in_training_holds_its_directory(copy):
     (copy / "done").unlink()
-    with hold(copy):
+    with hold_directory(copy):
         assert only(copy).state == "training"
     assert only(copy).state == "interrupted"
     (copy / ".lock").touch()  # what a process leaves that was killed
@@ -78,10 +78,10 @@ HALF = '{"preset": "v3", "seed": 0, "recipe": {"name": "quick", "n_steps": 60}}'
 def test_what_cannot_be_opened_is_said(damage, copy):
     (copy / "run.json").write_text(damage, errors="surrogateescape")
     for checked in (True, False) if damage != HALF else (True,):
-        found, unreadable = glance(copy.parent, checked=checked)
+        found, unreadable = summarise_runs(copy.parent, checked=checked)
         assert found == []
         assert list(unreadable) == [copy]
 
 
 def test_there_may_be_nothing(tmp_path):
-    assert glance(tmp_path) == ([], {})
+    assert summarise_runs(tmp_path) == ([], {})

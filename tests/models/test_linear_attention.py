@@ -7,7 +7,7 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope import InputError, ModelSpec
-from mnemoscope.models.building import build, held, matching_names, parameters
+from mnemoscope.models.building import build, detached_parameters, held_patterns, matching_names
 from mnemoscope.models.checkpoint import load_checkpoint, save_checkpoint
 from mnemoscope.training.loop import train
 from tests.support import random_model, seeded, small_spec
@@ -63,9 +63,9 @@ def test_frozen_embeddings_stay_and_a_silent_token_has_none(tmp_path):
     changes = {"model.embeddings": "frozen", "model.silent": -1, "model.initialisation": "normal"}
     spec = small_spec("d4", changes={**changes, "model.normalization": "none"})
     run = train(spec, tmp_path / "run")
-    first, last = (parameters(run.model(step)) for step in (0, spec.recipe.n_steps))
+    first, last = (detached_parameters(run.model(step)) for step in (0, spec.recipe.n_steps))
     stay = {name for name, value in first.items() if torch.equal(value, last[name])}
-    assert stay == matching_names(held(spec.model), first)
+    assert stay == matching_names(held_patterns(spec.model), first)
     assert {"embed.W_E", "unembed.W_U", "pos_embed.W_pos", "blocks.0.attn.b_V"} <= stay
     assert "blocks.0.attn.b_Q" not in stay
     assert not first["embed.W_E"][-1].any()
@@ -74,7 +74,7 @@ def test_frozen_embeddings_stay_and_a_silent_token_has_none(tmp_path):
 
 def test_normal_weights_have_the_stated_variances():
     spec = ModelSpec(d_model=64, n_heads=8, d_head=16, d_mlp=200, initialisation="normal", normalization="none")
-    weights = parameters(build(spec, d_vocab=300, n_ctx=50, seed=0))
+    weights = detached_parameters(build(spec, d_vocab=300, n_ctx=50, seed=0))
     by_width = {"W_Q": 16, "W_K": 16, "W_V": 16, "W_O": 64, "W_in": 64, "W_out": 200, "W_E": 64, "W_U": 64, "W_pos": 64}
     for name, value in weights.items():
         if (kind := name.rsplit(".", 1)[-1]) in by_width:

@@ -11,7 +11,7 @@ from mnemoscope.core.metrics import ERROR_DIFF, LOGIT_DIFF, VECTOR_METRICS
 from mnemoscope.core.patterns import uniform
 from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec
-from mnemoscope.models.building import parameters, untrained
+from mnemoscope.models.building import build_untrained, detached_parameters
 from mnemoscope.models.checkpoint import load_checkpoint, save_checkpoint
 from mnemoscope.systems.retrieval.tasks import Retrieval
 from mnemoscope.training.loop import train, train_together
@@ -27,7 +27,7 @@ SPEC = RunSpec(
 
 
 def model(**changes):
-    return perturbed(untrained(replace(SPEC, model=replace(SPEC.model, **changes))), spec=SPEC.model).eval()
+    return perturbed(build_untrained(replace(SPEC, model=replace(SPEC.model, **changes))), spec=SPEC.model).eval()
 
 
 def batch(n=12, seed=0):
@@ -63,7 +63,7 @@ def test_the_training_forward_gives_the_same(changes):
     positions = inputs.scored.any(0).nonzero()[:, 0]
     spec = replace(SPEC.model, **changes)
     for fused in (True, False):
-        given = logits_of(parameters(made), spec, inputs.inputs, positions, fused=fused)
+        given = logits_of(detached_parameters(made), spec, inputs.inputs, positions, fused=fused)
         torch.testing.assert_close(given, made(inputs.inputs)[:, positions], atol=1e-5, rtol=1e-5)
 
 
@@ -161,7 +161,7 @@ def test_what_needs_tokens_says_so_and_models_of_the_other_kind_are_refused():
     with pytest.raises(InputError, match="the batch holds tokens and the model reads vectors"):
         evaluate(model(), tokens, tokens.sample(3, split="test", generator=seeded()))
     with pytest.raises(InputError, match="the batch holds vectors and the model reads tokens"):
-        evaluate(untrained(preset("v3")), TASK, batch())
+        evaluate(build_untrained(preset("v3")), TASK, batch())
     other = Retrieval(n_chains=2, n_steps=2, d_symbol=4)
     with pytest.raises(InputError, match="vectors of width 4 and 4; those of the batch 8 and 8"):
         evaluate(model(), other, other.sample(3, split="test", generator=seeded()))

@@ -317,7 +317,7 @@ def test_words_name_all_some_or_one(archives, trained):
     one = open_run(Path(f"zoo:{label}/seed-04"))
     assert one.spec == trained[1].spec
     assert find_runs(f"zoo:{label}/seed-04") == [one]
-    assert zoo.shipped("zoology") is zoo.shipped("runs/zoo") is zoo.shipped("./zoo:x") is None
+    assert zoo.unpack_word("zoology") is zoo.unpack_word("runs/zoo") is zoo.unpack_word("./zoo:x") is None
 
 
 @pytest.mark.parametrize(
@@ -430,8 +430,8 @@ def test_a_compact_checkpoint_of_another_model_is_refused(trained, tmp_path):
 
 
 def test_what_is_shipped_is_planned_and_nothing_else_is_missing():
-    plan = {label: runs for system in SYSTEMS.names() for label, runs in zoo.planned(system).items()}
-    compact = {label for name in SYSTEMS.names() if SYSTEMS.get(name).compact for label in zoo.planned(name)}
+    plan = {label: runs for system in SYSTEMS.names() for label, runs in zoo.runs_to_pack(system).items()}
+    compact = {label for name in SYSTEMS.names() if SYSTEMS.get(name).compact for label in zoo.runs_to_pack(name)}
     shipped = {label: sorted(specs) for label, specs in plan.items()}
     assert zoo.labels() == sorted(shipped)
     assert all(file.suffix == ".zip" for folder in zoo.folders() for file in folder.glob("*"))
@@ -487,9 +487,9 @@ def test_labels_of_what_is_shipped_are_words_and_the_earlier_ones_keep_working()
     assert run.label == "v3-no-norm-published"
     assert run.spec.label == "v3+914f44-published"
     assert open_run("zoo:v3+914f44-published/seed-16") == run
-    assert zoo.named("zoo:memories+1491e6-sgd")
+    assert zoo.is_zoo_word("zoo:memories+1491e6-sgd")
     with pytest.raises(InputError, match=r"a configuration of the zoo must be one of: .*; got 'v3\+000000-published'"):
-        zoo.named("zoo:v3+000000-published")
+        zoo.is_zoo_word("zoo:v3+000000-published")
 
 
 def test_a_run_that_lies_under_its_earlier_label_stays_there(tmp_path):
@@ -503,8 +503,8 @@ def test_a_run_that_lies_under_its_earlier_label_stays_there(tmp_path):
 
 
 def test_a_run_of_the_zoo_is_named_by_its_word(tmp_path):
-    [run] = zoo.shipped("zoo:v3-quick/seed-16") or []
-    assert zoo.word_for(run) == "zoo:v3-quick/seed-16"
+    [run] = zoo.unpack_word("zoo:v3-quick/seed-16") or []
+    assert zoo.run_word(run) == "zoo:v3-quick/seed-16"
     own = tmp_path / "zoo" / "0123456789abcdef" / "v3-quick" / "seed-16"
-    assert zoo.word_for(own) == str(own)
-    assert zoo.word_for(Path("run")) == "run"
+    assert zoo.run_word(own) == str(own)
+    assert zoo.run_word(Path("run")) == "run"

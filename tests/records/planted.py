@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from mnemoscope.records import Measured
+from mnemoscope.records import MeasuredRuns
 
 SEEDS, SKILLS = [3, 4], ["copy", "count"]
 
@@ -18,4 +18,4 @@ def along(dims, shape, values, **coords):
 
 def measured(options=None, **results):
     """Results without runs."""
-    return Measured(results=results, options=options, runs=[])
+    return MeasuredRuns(results=results, options=options, runs=[])

@@ -9,7 +9,7 @@ import xarray as xr
 
 from mnemoscope.cli.command import commands
 from mnemoscope.core.errors import InputError
-from mnemoscope.records.record import GATE, Options, analyse, records, shown
+from mnemoscope.records.record import GATE, Options, analyse, records, render_results
 from mnemoscope.report.tables import Table
 
 QUICK = {
@@ -52,7 +52,7 @@ def test_results_are_labelled_and_shown(name, learned_pair):
     measured = analyse(name, learned_pair, **QUICK.get(name, {"n": 64}))
     assert measured.results[GATE].seed.values.tolist() == [run.spec.seed for run in learned_pair]
     assert all(isinstance(each, xr.Dataset | xr.DataTree) for each in measured.results.values())
-    display = shown(records()[name], measured)
+    display = render_results(records()[name], measured)
     assert display.tables
     assert all(isinstance(table, Table) and table.rows for table in display.tables)
     assert all(len(row) == len(table.header) for table in display.tables for row in table.rows)
@@ -66,7 +66,7 @@ def test_results_are_labelled_and_shown(name, learned_pair):
 def test_models_that_learned_nothing_need_nothing(name, untrained_pair):
     measured = analyse(name, untrained_pair, **QUICK.get(name, {"n": 64}))
     assert not measured.results[GATE].learned.any()
-    finding = shown(records()[name], measured).finding
+    finding = render_results(records()[name], measured).finding
     assert finding.startswith("No model beats every baseline of its task (2 seeds; not beaten: ")
     assert not {"need", "needs", "explained", "most", "costs"} & set(finding.replace(",", "").split())
 

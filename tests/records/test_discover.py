@@ -19,7 +19,7 @@ from mnemoscope.records.discover import (
     member_table,
     notes,
 )
-from mnemoscope.records.record import Measured
+from mnemoscope.records.record import MeasuredRuns
 from tests.records.planted import SEEDS
 from tests.support import random_model
 
@@ -158,7 +158,7 @@ def searched(faithfulness, target=0.9):
 
 
 def measured(**results):
-    return Measured(results=results, options=Discover(), runs=[])
+    return MeasuredRuns(results=results, options=Discover(), runs=[])
 
 
 def test_circuits_that_are_as_faithful_as_asked_on_other_prompts():

@@ -7,7 +7,7 @@ import torch
 import xarray as xr
 
 import mnemoscope as ms
-from mnemoscope.records.pairs import costliest, pairs_by_skill
+from mnemoscope.records.pairs import describe_costliest, pairs_by_skill
 from mnemoscope.records.record import PairOptions
 from tests.records.planted import along
 
@@ -19,13 +19,16 @@ def patched(values):
 
 def test_patching_names_the_cell_that_costs_most():
     by_skill = {"copy": patched({("noising", "logit_diff", 1, 2): 0.9, ("denoising", "logit_diff", 0, 0): 1.0})}
-    assert costliest(by_skill, what="resid_pre") == (
+    assert describe_costliest(by_skill, what="resid_pre") == (
         "Patching resid_pre into the clean run costs most for copy at layer 1, pos 2 "
         "(0.85 [0.80, 0.90] of the difference is lost)."
     )
-    assert costliest({"copy": patched({})}, what="z") == "No single patch of z loses 0.01 of the difference or more."
+    assert (
+        describe_costliest({"copy": patched({})}, what="z")
+        == "No single patch of z loses 0.01 of the difference or more."
+    )
     nothing = {"copy": patched({}) * np.nan}
-    assert costliest(nothing, what="z").startswith("No single patch")
+    assert describe_costliest(nothing, what="z").startswith("No single patch")
 
 
 def test_a_position_is_called_by_its_name():
@@ -34,7 +37,7 @@ def test_a_position_is_called_by_its_name():
         dims=("seed", "direction", "metric", "pos"),
         coords={"seed": [3], "direction": ["noising"], "metric": ["logit_diff"], "pos": [7, 8]},
     ).assign_coords(pos_name=("pos", ["y4", "x5"]))
-    said = costliest({"recall": ratio.to_dataset(name="ratio")}, what="z")
+    said = describe_costliest({"recall": ratio.to_dataset(name="ratio")}, what="z")
     assert "for recall at pos x5 (0.90" in said
 
 

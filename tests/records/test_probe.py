@@ -16,7 +16,7 @@ from mnemoscope.records.probe import (
     reading_table,
     tables,
 )
-from mnemoscope.records.record import Measured
+from mnemoscope.records.record import MeasuredRuns
 from tests.records.planted import along
 
 
@@ -136,14 +136,14 @@ def test_latents_that_are_read_beyond_every_control():
             "chance": along(dims, (2, 2), {("token", "L1"): 0.3}, latent=coords["latent"], site=coords["site"]),
         }
     )
-    assert finding(Measured(results={"probes": probes}, options=Probe(), runs=[])) == (
+    assert finding(MeasuredRuns(results={"probes": probes}, options=Probe(), runs=[])) == (
         "Read best beyond the controls: token from L1 (0.75 [0.70, 0.80], chance 0.25). "
         "Not read anywhere beyond the controls: depth."
     )
 
 
 def test_what_is_erased_has_a_table_a_figure_and_a_note_where_it_was(read, erased):
-    both = Measured(results={"probes": read, "erased": erased}, options=Probe(), runs=[])
+    both = MeasuredRuns(results={"probes": read, "erased": erased}, options=Probe(), runs=[])
     assert [table.name for table in tables(both)] == ["read", "erased"]
     assert [caption for caption, _ in figures(both)] == [
         "What a linear probe reads at position 8, and from a model before training, mean over seeds.",
@@ -151,7 +151,7 @@ def test_what_is_erased_has_a_table_a_figure_and_a_note_where_it_was(read, erase
         "seeds in which it is erased.",
     ]
     assert notes(both) == (ERASED, NAMES)
-    alone = Measured(results={"probes": read.isel(seed=[0])}, options=Probe(erase=False), runs=[])
+    alone = MeasuredRuns(results={"probes": read.isel(seed=[0])}, options=Probe(erase=False), runs=[])
     assert [table.name for table in tables(alone)] == ["read"]
     assert [caption for caption, _ in figures(alone)] == [
         "What a linear probe reads at position 8, and from a model before training."

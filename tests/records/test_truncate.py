@@ -1,7 +1,7 @@
 import pytest
 import xarray as xr
 
-from mnemoscope.records.record import Measured
+from mnemoscope.records.record import MeasuredRuns
 from mnemoscope.records.truncate import Truncate, finding, rank_figure, score_table, spectrum_figure
 from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import removed, truncated
 from mnemoscope.systems.in_context_bigrams.constructed import noisy_induction
@@ -83,5 +83,5 @@ def test_the_rank_that_is_needed(kept, words):
     clean = xr.DataArray([[1.0], [0.9]], dims=("seed", "target"), coords={"seed": SEEDS, "target": ["copy"]})
     full = xr.DataArray([[8], [8]], dims=("seed", "weight"), coords={"seed": SEEDS, "weight": ["W_in"]})
     found = xr.Dataset({"probability": probability, "clean_probability": clean, "full_rank": full})
-    said = finding(Measured(results={"truncation": found}, options=Truncate(), runs=[]))
+    said = finding(MeasuredRuns(results={"truncation": found}, options=Truncate(), runs=[]))
     assert said == f"To keep 0.9 of the probability of its answer with W_in cut, of 8: {words}."

@@ -11,7 +11,7 @@ import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 import mnemoscope as ms
-from mnemoscope.report.attention_page import SCALE, _pack
+from mnemoscope.report.attention_page import SCALE, _pack_weights
 from tests.support import random_model
 
 CALL = re.compile(r'<script>showAttention\("view-(\d+)", (\{.*?\}), "([\w+/=]*)", (\d+), (true|false), 1000\)</script>')
@@ -81,7 +81,7 @@ def test_five_hundred_tokens_are_small():
 
 def test_weights_after_the_query_are_kept_where_there_are_some():
     patterns = np.full((1, 2, 2), 0.5)
-    packed, causal = _pack(patterns)
+    packed, causal = _pack_weights(patterns)
     assert not causal
     assert len(gzip.decompress(base64.b64decode(packed))) == 8
 

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from mnemoscope.analyses.stacking import over_seeds
-from mnemoscope.report.task_report import report, report_of
+from mnemoscope.report.task_report import find_report, report
 from mnemoscope.systems.tiny_recall.report import analyse_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -40,7 +40,7 @@ window.addEventListener("load", () => setTimeout(() => {
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the report was not opened in a browser")
 def test_the_report_in_a_browser(four_values, tmp_path):
     results = over_seeds([four_values], [analyse_run(four_values)])
-    html = report([(report_of(four_values.spec.task), {four_values.label: results})])
+    html = report([(find_report(four_values.spec.task), {four_values.label: results})])
     page = tmp_path / "report.html"
     page.write_text(html.replace("</body>", f"{PROBE}</body>"))
     assert CHROMIUM is not None

@@ -8,7 +8,7 @@ import xarray as xr
 from mnemoscope.analyses.comparison import compare_predictions
 from mnemoscope.core.presets import preset
 from mnemoscope.report.comparison import N_PLACES, agreement_table, change_text, places_table, specification_table
-from mnemoscope.report.tables import ranges
+from mnemoscope.report.tables import format_ranges
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import Predictor, seeded
 
@@ -68,5 +68,5 @@ def test_a_difference_has_a_sign_and_an_interval(values, text):
 
 
 def test_whole_numbers_are_ranges():
-    assert ranges([7, 0, 1, 2, 3]) == "0–3, 7"
-    assert ranges([]) == ""
+    assert format_ranges([7, 0, 1, 2, 3]) == "0–3, 7"
+    assert format_ranges([]) == ""

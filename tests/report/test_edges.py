@@ -7,7 +7,7 @@ import xarray as xr
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Edge, Site
 from mnemoscope.interventions.graph import model_edges
-from mnemoscope.report.edges import HALF_HEIGHT, PORTS, circuit_figure, places, routes
+from mnemoscope.report.edges import HALF_HEIGHT, PORTS, circuit_figure, place_parts, route_edges
 from mnemoscope.report.page import Page
 from tests.support import random_model
 
@@ -52,7 +52,7 @@ def written(figure):
 
 def test_parts_stand_by_layer_the_embeddings_at_the_bottom():
     model = random_model(n_layers=2)
-    boxes = {str(part): box for part, box in places(model_edges(model, embeddings="apart")).items()}
+    boxes = {str(part): box for part, box in place_parts(model_edges(model, embeddings="apart")).items()}
     rows = [["embed", "pos_embed"], ["L0H0", "L0H1"], ["L0 MLP"], ["L1H0", "L1H1"], ["L1 MLP"], ["logits"]]
     assert [[name for name, box in boxes.items() if box.y == y] for y in range(6)] == rows
     assert boxes["L0H0"].x == boxes["L1H0"].x < boxes["L0H1"].x == boxes["L1H1"].x < boxes["L0 MLP"].x
@@ -61,8 +61,8 @@ def test_parts_stand_by_layer_the_embeddings_at_the_bottom():
 @pytest.mark.parametrize("mlp", [True, False])
 def test_no_edge_crosses_a_part_on_its_way(mlp):
     every = model_edges(random_model(n_layers=4, n_heads=4, mlp=mlp))
-    boxes = places(every)
-    for edge, curve in zip(every, routes(every, boxes), strict=True):
+    boxes = place_parts(every)
+    for edge, curve in zip(every, route_edges(every, boxes), strict=True):
         for part, box in boxes.items():
             inside = (np.abs(curve - (box.x, box.y)) < (box.half_width, HALF_HEIGHT)).all(1)
             assert not inside.any(), (str(edge), str(part))
@@ -70,8 +70,8 @@ def test_no_edge_crosses_a_part_on_its_way(mlp):
 
 def test_edges_start_on_top_of_their_writer_and_end_below_their_reader_at_its_input():
     every = model_edges(random_model(n_layers=2, n_heads=4))
-    boxes = places(every)
-    for edge, curve in zip(every, routes(every, boxes), strict=True):
+    boxes = place_parts(every)
+    for edge, curve in zip(every, route_edges(every, boxes), strict=True):
         writer, reader = boxes[edge.writer], boxes[edge.reader]
         assert curve[0, 1] == writer.y + HALF_HEIGHT
         assert curve[-1, 1] == reader.y - HALF_HEIGHT
@@ -87,7 +87,7 @@ def test_edges_start_on_top_of_their_writer_and_end_below_their_reader_at_its_in
 def test_no_two_edges_of_a_small_model_lie_on_each_other(embeddings):
     every = model_edges(random_model(), embeddings=embeddings)
     assert len(every) == {"together": 13, "apart": 21}[embeddings]
-    starts = {tuple(curve[0]) for curve in routes(every, places(every))}
+    starts = {tuple(curve[0]) for curve in route_edges(every, place_parts(every))}
     assert len(starts) == len(every)
 
 

@@ -26,27 +26,32 @@ def ablated(values):
 
 def test_removal_names_the_part_that_each_skill_needs_most():
     found = ablated({("mean", "copy head", "copy"): 0.8, ("zero", "MLP", "copy"): 0.9, ("mean", "MLP", "count"): 0.5})
-    assert findings.removal(found) == (
+    assert findings.describe_removal(found) == (
         "By mean ablation copy needs the copy head most (0.75 [0.70, 0.80] accuracy lost); "
         "count needs the MLP most (0.45 [0.40, 0.50] accuracy lost)."
     )
-    assert findings.removal(ablated({("mean", "MLP", "count"): 0.5})).endswith(
+    assert findings.describe_removal(ablated({("mean", "MLP", "count"): 0.5})).endswith(
         "No single part costs copy 0.01 or more."
     )
 
 
 def test_the_only_head_has_one_article():
     found = ablated({("mean", "copy head", "copy"): 0.8}).assign_coords(role=["the head", "MLP"])
-    assert findings.removal(found).startswith("By mean ablation copy needs the head most (0.75")
+    assert findings.describe_removal(found).startswith("By mean ablation copy needs the head most (0.75")
 
 
 def test_training_by_skill_or_by_loss():
     metrics = xr.Dataset(
         {name: along(("step",), (2,), {(9,): value}, step=[0, 9]) for name, value in METRICS.items()},
     )
-    assert findings.trained(metrics) == "Accuracy on unseen sequences at the end of training: copy 0.85 [0.80, 0.90]."
+    assert (
+        findings.describe_final_accuracy(metrics)
+        == "Accuracy on unseen sequences at the end of training: copy 0.85 [0.80, 0.90]."
+    )
     losses = metrics[["test_loss"]]
-    assert findings.trained(losses) == ("At the end of training the loss on unseen sequences is 0.350 [0.300, 0.400].")
+    assert findings.describe_final_accuracy(losses) == (
+        "At the end of training the loss on unseen sequences is 0.350 [0.300, 0.400]."
+    )
 
 
 METRICS = {"test_copy": 0.9, "test_loss": 0.4, "test_loss_copy": 0.3, "train_copy": 1.0}
@@ -55,7 +60,7 @@ METRICS = {"test_copy": 0.9, "test_loss": 0.4, "test_loss_copy": 0.3, "train_cop
 def test_when_a_measure_has_risen_half_way():
     values = along(("step",), (4,), {(10,): 0.4, (20,): 0.7, (30,): 0.9}, step=[0, 10, 20, 30])
     values.loc[{"seed": 4, "step": 20}] = 0.1
-    assert findings.rises(values, "accuracy") == (
+    assert findings.describe_rise(values, "accuracy") == (
         "Accuracy goes from 0.00 [0.00, 0.00] to 0.85 [0.80, 0.90], half of the way by step 25 [20, 30]."
     )
 
@@ -75,6 +80,6 @@ def test_when_a_measure_has_risen_half_way():
     ],
 )
 def test_an_exponent_stands_beside_the_expected_one(exponents, said):
-    found = findings.grows("A", "the number of facts", "d", xr.DataArray(exponents, dims="draw"), expected=1)
+    found = findings.describe_growth("A", "the number of facts", "d", xr.DataArray(exponents, dims="draw"), expected=1)
     assert found.startswith("A: ")
     assert said in found

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mnemoscope.report.guesses import guess_figure, guess_table, on_one_line, symbols_of
+from mnemoscope.report.guesses import guess_figure, guess_table, show_line_breaks, token_symbols
 from mnemoscope.report.plain_report import predict
 from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -17,9 +17,9 @@ TASK = InContextBigrams(length=8, n_triggers=1, counts=COUNTS)
 
 def test_symbols_can_be_seen():
     assert TASK.symbols == "\n <"
-    assert symbols_of(TASK) == ["⏎", "␣", "<"]
-    assert symbols_of(PermutationLookup()) == ["0", "1", "2", "3", "4", "5"]
-    assert on_one_line("a\nb") == "a⏎b"
+    assert token_symbols(TASK) == ["⏎", "␣", "<"]
+    assert token_symbols(PermutationLookup()) == ["0", "1", "2", "3", "4", "5"]
+    assert show_line_breaks("a\nb") == "a⏎b"
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.core.presets import SYSTEMS
-from mnemoscope.report.task_report import Opening, report, report_of
+from mnemoscope.report.task_report import Opening, find_report, report
 from tests.support import small_spec
 
 
@@ -23,7 +23,7 @@ def results(preset: str, learned: tuple[bool, bool] = (True, True)) -> dict[str,
 
 def opened(opening, results) -> str:
     """The page on configurations of the first system, with nothing but its opening."""
-    entry = replace(report_of(small_spec("v3").task), opening=opening, page=lambda page, results: None)
+    entry = replace(find_report(small_spec("v3").task), opening=opening, page=lambda page, results: None)
     return report([(entry, results)])
 
 

@@ -14,21 +14,21 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset
-from mnemoscope.models.glance import Glance
+from mnemoscope.models.glance import RunSummary
 from mnemoscope.report.overview import (
     HEIGHT,
     WIDTH,
-    Axes,
-    Curve,
-    beside,
+    SparklineAxes,
+    SparklineCurve,
     check_place,
-    grouped,
+    files_below,
+    files_beside,
+    format_number,
+    group_runs,
     mean_and_range,
-    measures,
-    number,
+    overview_measures,
     overview_page,
     sparkline,
-    under,
 )
 from mnemoscope.report.page import Page, title_of
 from tests.report.test_browser import CHROMIUM
@@ -37,7 +37,7 @@ from tests.report.test_browser import CHROMIUM
 def listed(seed=0, *, path="runs/run", finished=True, loss=1.0, changes=None, name="v3"):
     spec = preset(name, "quick", seed, changes=changes)
     progress = {"step": [0, 4000], "train_loss": [2.0, loss], "test_loss": [2.0, loss], "test_recall": [0.2, 0.9]}
-    return Glance(
+    return RunSummary(
         path=Path(path) / f"seed-{seed:02d}",
         content=spec.to_dict(),
         preset=spec.preset,
@@ -68,7 +68,7 @@ def write_run(place: Path, seed=0, *, losses=(2.0, 1.0), changes=None, done=True
 
 def test_seeds_of_a_configuration_are_one_group():
     runs = [listed(seed) for seed in (0, 1, 2, 5)] + [listed(1, changes={"model.d_model": 64})]
-    one, other = grouped(runs)
+    one, other = group_runs(runs)
     assert (one.seeds, one.changed) == ("0–2, 5", "")
     assert (other.seeds, other.changed) == ("1", "model.d_model=64")
 
@@ -76,27 +76,27 @@ def test_seeds_of_a_configuration_are_one_group():
 def test_a_seed_counts_once():
     """A seed in two directories makes two groups, and a mean is over one directory."""
     runs = [listed(seed, path=place) for place in ("a", "b") for seed in (0, 1)]
-    assert [group.seeds for group in grouped(runs)] == ["0, 1", "0, 1"]
-    assert [group.seeds for group in grouped([listed(0), listed(0), listed(1)])] == ["0", "0", "1"]
+    assert [group.seeds for group in group_runs(runs)] == ["0, 1", "0, 1"]
+    assert [group.seeds for group in group_runs([listed(0), listed(0), listed(1)])] == ["0", "0", "1"]
 
 
 def test_equal_labels_of_unlike_configurations_stay_apart():
     one = listed(0)
     spec = replace(one.spec, seed=1, model=replace(one.spec.model, d_model=64))
     other = replace(one, path=Path("x"), content=spec.to_dict(), seed=1)
-    assert len(grouped([one, other])) == 2
+    assert len(group_runs([one, other])) == 2
 
 
 def test_means_are_over_runs_that_have_ended():
-    group = grouped([listed(0, loss=1.0), listed(1, loss=2.0), listed(2, loss=9.0, finished=False)])[0]
+    group = group_runs([listed(0, loss=1.0), listed(1, loss=2.0), listed(2, loss=9.0, finished=False)])[0]
     assert mean_and_range(group.last("train_loss")) == (1.5, "[1.000, 2.000]")
     assert group.states.split() == ["2", "finished,", "1", "interrupted"]
-    (alone,) = grouped([listed(2, loss=9.0, finished=False)])
+    (alone,) = group_runs([listed(2, loss=9.0, finished=False)])
     assert alone.last("train_loss") == [9.0]
 
 
 def test_numbers_that_are_none():
-    assert [number(value) for value in (None, math.nan, math.inf, -0.0, 0.0012)] == [
+    assert [format_number(value) for value in (None, math.nan, math.inf, -0.0, 0.0012)] == [
         "–",
         "nan",
         "inf",
@@ -107,15 +107,15 @@ def test_numbers_that_are_none():
 
 
 def test_losses_of_parts_stand_in_for_accuracies():
-    assert measures([listed()]) == {"recall": "test_recall"}
+    assert overview_measures([listed()]) == {"recall": "test_recall"}
     parts = replace(listed(), progress={"step": [0], "train_loss": [1.0], "test_loss": [1.0], "test_loss_x_1": [1.0]})
-    assert measures([parts]) == {"x 1": "test_loss_x_1"}
+    assert overview_measures([parts]) == {"x 1": "test_loss_x_1"}
 
 
 # ---- curves
 
 
-AXES = Axes(n_steps=100, low=0.0, high=2.0)
+AXES = SparklineAxes(n_steps=100, low=0.0, high=2.0)
 
 
 def points(svg: str) -> list[tuple[float, float]]:
@@ -124,14 +124,16 @@ def points(svg: str) -> list[tuple[float, float]]:
 
 
 def test_a_line_goes_through_its_values():
-    curve = Curve(colour="red", steps=[[0, 50, 100]], values=[[2.0, math.nan, 0.0]], stays=[True])
+    curve = SparklineCurve(colour="red", steps=[[0, 50, 100]], values=[[2.0, math.nan, 0.0]], stays=[True])
     assert points(sparkline([curve], AXES, "a < b")) == [(0.0, 1.0), (float(WIDTH), HEIGHT - 1.0)]
     assert "a &lt; b" in sparkline([curve], AXES, "a < b")
 
 
 def test_the_mean_is_over_those_that_have_come_so_far_and_ended_runs_stay():
     def end(stays):
-        curve = Curve(colour="red", steps=[[0, 50], [0, 50, 100]], values=[[0, 0], [2, 2, 2]], stays=[stays, True])
+        curve = SparklineCurve(
+            colour="red", steps=[[0, 50], [0, 50, 100]], values=[[0, 0], [2, 2, 2]], stays=[stays, True]
+        )
         return points(sparkline([curve], AXES, ""))[-1][1]
 
     assert end(True) == HEIGHT / 2
@@ -139,7 +141,7 @@ def test_the_mean_is_over_those_that_have_come_so_far_and_ended_runs_stay():
 
 
 def test_nothing_is_drawn_of_nothing():
-    nothing = Curve(colour="red", steps=[[0]], values=[[math.inf]], stays=[True])
+    nothing = SparklineCurve(colour="red", steps=[[0]], values=[[math.inf]], stays=[True])
     assert sparkline([nothing], AXES, "") == ""
 
 
@@ -165,8 +167,8 @@ def test_files_under_and_beside(tmp_path):
     (tmp_path / "report.html").write_text(Page("verdicts").html())
     (tmp_path / "foreign.html").write_text("<html></html>")
     labels = ["v3-quick"]
-    assert [file.path for file in under(tmp_path / "runs", labels)] == [tmp_path / "runs/tables/a.csv"]
-    found = {str(file.path.relative_to(tmp_path)): file for file in beside(tmp_path / "runs", labels)}
+    assert [file.path for file in files_below(tmp_path / "runs", labels)] == [tmp_path / "runs/tables/a.csv"]
+    found = {str(file.path.relative_to(tmp_path)): file for file in files_beside(tmp_path / "runs", labels)}
     assert set(found) == {"report.html", "results/v3-quick/ablate/ablate.nc"}
     assert found["results/v3-quick/ablate/ablate.nc"].label == "v3-quick"
     assert found["report.html"].title == "verdicts"

@@ -4,7 +4,7 @@ import math
 import pytest
 import xarray as xr
 
-from mnemoscope.report.tables import Number, Table, interval, latex_text, single, spread, table_files
+from mnemoscope.report.tables import Number, Table, interval, latex_text, mean_with_range, single_number, table_files
 
 SEEDS = xr.DataArray([1.0, 0.123456789, math.nan], dims="seed", coords={"seed": [3, 4, 7]})
 
@@ -18,7 +18,7 @@ def read(files, name):
 
 
 def test_numbers_are_not_rounded_and_have_their_replicates():
-    files = dict(table_files(table(["head", spread(SEEDS, ".2f"), "2", "too [low]"])))
+    files = dict(table_files(table(["head", mean_with_range(SEEDS, ".2f"), "2", "too [low]"])))
     assert set(files) == {"t.csv", "t-tidy.csv", "t-seeds.csv"}
     assert read(files, "t.csv") == [{"part": "head", "accuracy": "0.56 [0.12, 1.00]", "seeds": "2", "why": "too [low]"}]
     accuracy, seeds = read(files, "t-tidy.csv")
@@ -32,7 +32,11 @@ def test_numbers_are_not_rounded_and_have_their_replicates():
 
 def test_draws_are_not_called_seeds_and_what_has_no_label_is_left_out():
     draws = xr.DataArray([1.0, 2.0], dims="draw", coords={"draw": [0, 1]})
-    files = dict(table_files(table(["a", spread(draws)], ["b", spread(draws.drop_vars("draw"))], header=("x", "y"))))
+    files = dict(
+        table_files(
+            table(["a", mean_with_range(draws)], ["b", mean_with_range(draws.drop_vars("draw"))], header=("x", "y"))
+        )
+    )
     assert [(row["x"], row["draw"]) for row in read(files, "t-seeds.csv")] == [("a", "0"), ("a", "1")]
     assert [row["x"] for row in read(files, "t-tidy.csv")] == ["a", "b"]
 
@@ -49,7 +53,7 @@ def test_what_stands_behind_a_number_leaves_it_a_number():
 
 
 def test_latex_escapes_and_aligns():
-    rows = [["[z_1] & 5%", single(-0.25, ".2f"), "–", "~x^2\\{}"]]
+    rows = [["[z_1] & 5%", single_number(-0.25, ".2f"), "–", "~x^2\\{}"]]
     text = latex_text(table(*rows, header=("a", "b", "c", "d")))
     assert text.splitlines() == [
         "% a title",

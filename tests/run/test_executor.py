@@ -12,7 +12,7 @@ from mnemoscope.claims.trials import run_trials
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run
 from mnemoscope.run import executor
-from mnemoscope.run.executor import UNGUARDED, DiedError, analyse_many, train_many
+from mnemoscope.run.executor import UNGUARDED, WorkersDiedError, analyse_many, train_many
 from tests.support import small_spec
 
 
@@ -100,7 +100,7 @@ def no_fork_server(monkeypatch):
 @pytest.mark.usefixtures("no_fork_server")
 def test_where_there_is_no_fork_server_workers_are_spawned():
     assert executor.worker_context().get_start_method() == "spawn"
-    executor.start_early()  # nothing to start
+    executor.preload_server()  # nothing to start
 
 
 @pytest.mark.thorough  # four processes that import everything
@@ -128,7 +128,7 @@ def test_a_process_that_imports_an_unguarded_script_ends_when_it_asks_for_worker
     ("code", "error", "message"),
     [
         (UNGUARDED, InputError, "worker processes import "),
-        (3, DiedError, "3 worker processes died of it, the last with exit code 3"),
+        (3, WorkersDiedError, "3 worker processes died of it, the last with exit code 3"),
     ],
 )
 @pytest.mark.full

@@ -5,7 +5,7 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import open_run
-from mnemoscope.run.sweep import Largest, Sweep, n_trained, over_sweep, search_sweep, swept, train_sweep
+from mnemoscope.run.sweep import SizeSearch, Sweep, final_metrics, n_trained, over_sweep, search_sweep, train_sweep
 
 SHORT = {"recipe.n_steps": 20, "recipe.batch_size": 16, "recipe.metrics_every": 10, "recipe.checkpoint_steps": ()}
 HALVES = {"model.d_model": 8, "model.d_mlp": 4}, {"model.d_model": 16, "model.d_mlp": 8}
@@ -36,7 +36,7 @@ def test_every_combination_is_a_cell():
 def test_what_comes_out_lies_where_it_belongs(tmp_path):
     sweep = grid(seeds=(3,))
     runs = train_sweep(sweep, tmp_path)
-    found = swept(sweep, runs)
+    found = final_metrics(sweep, runs)
     assert dict(found.sizes) == {"width": 2, "task.length": 3, "seed": 1}
     assert (found.last_step == 20).all()
     here = open_run(tmp_path / sweep.spec({**HALVES[1], "task.length": 6}, 3).label / "seed-03")
@@ -61,7 +61,7 @@ def test_trained_parameters_leave_out_what_is_held():
 
 # ---- searches
 
-SCALE = Largest(fields=("task.n_subjects", "task.n_relations"), between=(2, 16), per_octave=2)
+SCALE = SizeSearch(fields=("task.n_subjects", "task.n_relations"), between=(2, 16), per_octave=2)
 
 
 def search(**changes) -> Sweep:
@@ -71,8 +71,8 @@ def search(**changes) -> Sweep:
 
 def test_the_scale():
     assert SCALE.scale == [2, 3, 4, 6, 8, 11, 16]
-    assert Largest(fields=("task.length",), between=(5, 5)).scale == [5]
-    assert Largest(fields=("task.length",), between=(4, 9), per_octave=1).scale == [4, 8, 9]
+    assert SizeSearch(fields=("task.length",), between=(5, 5)).scale == [5]
+    assert SizeSearch(fields=("task.length",), between=(4, 9), per_octave=1).scale == [4, 8, 9]
 
 
 class Trained:
@@ -145,6 +145,6 @@ def test_a_search_needs_something_to_search(tmp_path):
     with pytest.raises(InputError, match=r"sweep.largest is missing"):
         search_sweep(grid(), Path(tmp_path))
     with pytest.raises(InputError, match="at least one field"):
-        Largest(fields=(), between=(1, 2))
+        SizeSearch(fields=(), between=(1, 2))
     with pytest.raises(InputError, match="its first number"):
-        Largest(fields=("task.length",), between=(3, 2))
+        SizeSearch(fields=("task.length",), between=(3, 2))

@@ -20,8 +20,8 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.models.files import is_held
 from mnemoscope.models.run import Run, open_run
 from mnemoscope.run import cluster as module
-from mnemoscope.run.cluster import files_of, on_scheduler
-from mnemoscope.run.executor import DiedError, analyse_many, client, train_many
+from mnemoscope.run.cluster import on_scheduler, read_files
+from mnemoscope.run.executor import WorkersDiedError, analyse_many, client, train_many
 from mnemoscope.run.sweep import search_sweep
 from tests.support import small_spec
 
@@ -69,7 +69,7 @@ def two_workers(cluster, address):
 
 def everything(run: Run) -> dict[str, bytes]:
     """All files, the command and versions in run.json too."""
-    return dict(files_of(run.path))
+    return dict(read_files(run.path))
 
 
 def trained(place: Path, n: int = 2, changes=None, **options) -> list[Run]:
@@ -274,7 +274,7 @@ def end_process(number: int) -> None:
 @pytest.mark.thorough
 @pytest.mark.usefixtures("two_workers")
 def test_what_kills_every_worker_is_told(tmp_path):
-    with pytest.raises(DiedError, match="4 workers died of it"):
+    with pytest.raises(WorkersDiedError, match="4 workers died of it"):
         list(analyse_many([0], end_process))
 
 

@@ -8,8 +8,8 @@ import xarray as xr
 
 from mnemoscope.claims.claim import Claim
 from mnemoscope.claims.evidence import Evidence
-from mnemoscope.claims.judge import judge, misbehaviour
-from mnemoscope.claims.measures import Call, ControlWork
+from mnemoscope.claims.judge import find_control_fault, judge
+from mnemoscope.claims.measures import ControlWork, MeasureCall
 from mnemoscope.models.subjects import Subject
 
 
@@ -27,7 +27,7 @@ def taken(plant, case, compare, call):
 def controls_of(claim: Claim, *, most: int = 1, **factors) -> dict[str, xr.Dataset]:
     """What the claim's measure says of its controls, at most so many cases of each."""
     assert claim.measure is not None
-    call = Call(claim.measure, tuple(sorted(factors.items())))
+    call = MeasureCall(claim.measure, tuple(sorted(factors.items())))
     found = {}
     for control in claim.controls:
         cases = [taken(control.plant, case, claim.compare, call) for case in range(min(most, control.n))]
@@ -49,7 +49,7 @@ def trouble(claim: Claim, *, most: int = 1, **factors) -> str | None:
         controls=controls_of(claim, most=most, **factors),
         replicate=claim.replicate,
     )
-    return misbehaviour(claim, evidence)
+    return find_control_fault(claim, evidence)
 
 
 def verdict(claim: Claim, measured, *, n: int | None = None):

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from mnemoscope.claims.measures import Call
+from mnemoscope.claims.measures import MeasureCall
 from tests.systems.on_trial import taken, trouble, verdict
 
 _FOUND = {}
@@ -12,7 +12,7 @@ def effects_of(claim, plant, case=0, **factors):
     """What is planted, measured and compared."""
     key = repr((claim.measure, claim.compare, plant, case, factors))
     if key not in _FOUND:
-        call = Call(claim.measure, tuple(factors.items()))
+        call = MeasureCall(claim.measure, tuple(factors.items()))
         _FOUND[key] = taken(plant, case, claim.compare, call)
     return _FOUND[key]
 

@@ -8,9 +8,9 @@ import pytest
 
 from mnemoscope.claims.claim import CLAIMS, MIN_HEADLINE, Claim
 from mnemoscope.claims.functions import name_of
-from mnemoscope.claims.measures import Call
+from mnemoscope.claims.measures import MeasureCall
 from mnemoscope.claims.replicates import expected_seeds
-from mnemoscope.claims.trials import under
+from mnemoscope.claims.trials import with_configurations
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.constructed.stand_ins import prescribe_course
@@ -107,7 +107,10 @@ def test_there_are_controls_of_both_kinds():
 
 @pytest.mark.parametrize("claim", OVER_TRAINING, ids=lambda claim: claim.id)
 def test_what_is_asked_of_training_can_be_met_and_missed_at_the_checkpoints_of_every_recipe(claim):
-    asked = {claim.recipe: claim, **{to: under(claim, "recipe", to) for to in claim.factors.get("recipe", ())}}
+    asked = {
+        claim.recipe: claim,
+        **{to: with_configurations(claim, "recipe", to) for to in claim.factors.get("recipe", ())},
+    }
     for recipe, one in asked.items():
         assert trouble(one, most=4) is None, recipe
 
@@ -147,7 +150,7 @@ def test_the_version_of_a_measure_says_what_is_kept():
     """By the version of its claim: all functions lie in the library or in packages, where registrations lie."""
     for claim, function in functions():
         assert claim.measure is not None
-        assert Call(claim.measure, version=claim.version).stands_by_version(function), (claim.id, function)
+        assert MeasureCall(claim.measure, version=claim.version).is_keyed_by_version(function), (claim.id, function)
 
 
 def changes(claim: Claim) -> list[tuple[str, object]]:
@@ -159,7 +162,7 @@ def test_factors_change_the_measure_or_the_configurations():
         parameters = inspect.signature(claim.measure).parameters
         for factor, value in changes(claim):
             if factor == "recipe" or "." in factor:
-                other = under(claim, factor, value)
+                other = with_configurations(claim, factor, value)
                 for name, unit in claim.units.items():
                     differs = other.units[name].spec(0).configuration != unit.spec(0).configuration
                     assert differs, (claim.id, factor, value)

@@ -8,7 +8,7 @@ import pytest
 import mnemoscope.systems
 from mnemoscope.claims import ClaimTexts
 from mnemoscope.claims.claim import CLAIMS
-from mnemoscope.report.rulings.words import described, fixed
+from mnemoscope.report.rulings.words import describe_quantity, registered_terms
 
 QUANTIFIED = {
     "most": "in more than half of the",
@@ -26,7 +26,9 @@ REFUTED = {**QUANTIFIED, "every": QUANTIFIED["exists"], "exists": QUANTIFIED["ev
 def test_a_claim_is_explained(name):
     claim = CLAIMS.get(name)
     everyone = (claim, *claim.rivals)
-    assert [(one.id, part.name) for one in everyone for part in one.criteria if not described(one, part.name)] == []
+    assert [
+        (one.id, part.name) for one in everyone for part in one.criteria if not describe_quantity(one, part.name)
+    ] == []
     assert claim.explanation is not None
     assert claim.explanation.limits
     for one in everyone:
@@ -40,7 +42,7 @@ def test_a_claim_is_explained(name):
 def test_sentences_of_a_claim_name_quantifier_margin_and_gate(name):
     claim = CLAIMS.get(name)
     for one in (claim, *claim.rivals):
-        said = dict(fixed(one))
+        said = dict(registered_terms(one))
         for term, words in (("criterion", QUANTIFIED), ("refutation", REFUTED)):
             parts = re.split(r"; | true: ", said[term].removesuffix("."))[-len(one.criteria) :]
             for criterion, sentence in zip(one.criteria, parts, strict=True):

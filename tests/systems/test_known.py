@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.positions import names_of
+from mnemoscope.core.positions import position_names
 from mnemoscope.core.presets import preset
-from mnemoscope.models.building import untrained
-from mnemoscope.report.task_report import report_of
+from mnemoscope.models.building import build_untrained
+from mnemoscope.report.task_report import find_report
 from mnemoscope.systems.factual_recall.report import parse, symbols
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 from mnemoscope.systems.in_context_bigrams.known import known_of
@@ -53,7 +53,7 @@ def test_what_is_no_fact_is_refused(text):
 
 
 def predicted(task, model, text):
-    entry = report_of(task)
+    entry = find_report(task)
     (table,) = entry.prediction_tables(entry.predict(model, task, entry.parse(task, text)))
     return [dict(zip(table.header, row, strict=True)) for row in table.rows]
 
@@ -68,7 +68,7 @@ def test_the_fact_stands_beside_what_the_model_says():
             for name in ("n_subjects", "n_relations", "n_answers", "n_noise", "length", "facts_seed")
         },
     )
-    rows = predicted(FACTS, untrained(spec), "n1 r2 s3 ?")
+    rows = predicted(FACTS, build_untrained(spec), "n1 r2 s3 ?")
     fact = symbols(FACTS)[int(FACTS.table()[3, 2])]
     assert [row["what the task knows"] for row in rows] == [
         "",
@@ -84,7 +84,7 @@ def test_the_fact_stands_beside_what_the_model_says():
 def test_hops_are_followed_from_place_to_place():
     task = KHop(hidden_seed=0)
     rows = predicted(task, doubling(task), "0 1 2 3 1 0 2 3 0 1 2 3 1 0 2 3")
-    assert [row["position"] for row in rows] == list(names_of(task))
+    assert [row["position"] for row in rows] == list(position_names(task))
     for row in rows:
         reached = [int(symbol) for symbol in re.findall(r"=(\d)", row["hops read"])]
         for name, n in (("1 hop", 1), ("2 hops", 2), ("4 hops", 4)):
@@ -95,4 +95,4 @@ def test_hops_are_followed_from_place_to_place():
 @pytest.mark.parametrize("text", ["0 1 2", "0 0 1 2 " * 4, "0 1 2 4 " * 4])
 def test_what_is_no_permutation_is_refused(text):
     with pytest.raises(InputError):
-        report_of(KHop()).parse(KHop(hidden_seed=0), text)
+        find_report(KHop()).parse(KHop(hidden_seed=0), text)

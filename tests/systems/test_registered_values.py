@@ -3,7 +3,15 @@
 import pytest
 
 from mnemoscope.claims.claim import CLAIMS
-from mnemoscope.claims.registration import ELSEWHERE, HERE, behaviour, machine, package_of, registered, standing
+from mnemoscope.claims.registration import (
+    ELSEWHERE,
+    HERE,
+    check_registration,
+    machine,
+    measure_controls,
+    package_of,
+    read_registrations,
+)
 from mnemoscope.claims.replicates import expected_seeds
 
 QUICK = ("B6", "B7", "B9", "B13", "F1", "F4", "M1", "M2", "M4", "N1", "R1", "T5", "T18", "T24")
@@ -21,8 +29,8 @@ UNSTEADY = {"M1": 0.02, "T22": 1e-3}
 def test_the_values_are_as_registered(id):
     """A measure that is meant to give other numbers has another version: `mnemoscope dev register --supersede`."""
     claim = CLAIMS.get(id)
-    here = registered(package_of(claim))[id]["machine"] == machine()
-    found = standing(claim, expected_seeds(claim), behaviour([claim]), anew=True)
+    here = read_registrations(package_of(claim))[id]["machine"] == machine()
+    found = check_registration(claim, expected_seeds(claim), measure_controls([claim]), anew=True)
     assert found.departures == ()
     assert found.off is not None
     assert found.off <= (HERE if here else UNSTEADY.get(id, ELSEWHERE))

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mnemoscope.core.specification import ModelSpec, Recipe
-from mnemoscope.models.building import build, parameters
+from mnemoscope.models.building import build, detached_parameters
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.schedule import Examples
 from tests.support import seeded
@@ -12,7 +12,7 @@ SCORED = torch.tensor([0, 2, 4, 6, 8])
 
 
 def learner(n: int = 1, moments=None, **recipe) -> Learner:
-    params = [parameters(build(SPEC, d_vocab=6, n_ctx=9, seed=seed)) for seed in range(n)]
+    params = [detached_parameters(build(SPEC, d_vocab=6, n_ctx=9, seed=seed)) for seed in range(n)]
     return Learner(SPEC, Recipe(**recipe), params, moments or [{}] * n)
 
 
@@ -122,7 +122,7 @@ def test_parameters_and_moments_are_all_that_continuing_needs(n, optimizer):
 
 
 def test_the_given_parameters_are_not_changed():
-    params = parameters(build(SPEC, d_vocab=6, n_ctx=9, seed=0))
+    params = detached_parameters(build(SPEC, d_vocab=6, n_ctx=9, seed=0))
     before = {name: value.clone() for name, value in params.items()}
     ours = Learner(SPEC, Recipe(), [params], [{}])
     ours.update(losses(ours, [0]), learning_rate=0.01)

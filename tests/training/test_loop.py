@@ -17,7 +17,7 @@ from mnemoscope.training import recorder
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.loop import train, train_together
 from mnemoscope.training.recorder import last_step, read_state
-from mnemoscope.training.schedule import Blocks
+from mnemoscope.training.schedule import TrainingBatches
 from tests.support import contents, flip, global_generators_untouched, small_spec
 
 N_STEPS = 60
@@ -37,7 +37,7 @@ def finished(tiny) -> dict:
 @pytest.fixture
 def stop_at(monkeypatch):
     """Makes training stop when it asks for the batch of a step; None: no more."""
-    original = Blocks.batch
+    original = TrainingBatches.batch
 
     def install(step: int | None) -> None:
         def batch(self, wanted):
@@ -45,7 +45,7 @@ def stop_at(monkeypatch):
                 raise Stopped
             return original(self, wanted)
 
-        monkeypatch.setattr(Blocks, "batch", batch)
+        monkeypatch.setattr(TrainingBatches, "batch", batch)
 
     return install
 
@@ -301,18 +301,18 @@ def latents(task, examples):
 
 def test_a_batch_is_a_function_of_the_step():
     spec = small_spec()
-    in_order = Blocks([spec])
+    in_order = TrainingBatches([spec])
     batches = [in_order.batch(step).inputs for step in range(40)]
     for step in (39, 0, 31, 32):  # 32 steps a block
-        assert torch.equal(Blocks([spec]).batch(step).inputs, batches[step])
+        assert torch.equal(TrainingBatches([spec]).batch(step).inputs, batches[step])
     assert len({tuple(b.flatten().tolist()) for b in batches}) == 40
-    assert not torch.equal(Blocks([small_spec(seed=1)]).batch(0).inputs, batches[0])
+    assert not torch.equal(TrainingBatches([small_spec(seed=1)]).batch(0).inputs, batches[0])
 
 
 def test_batches_show_training_mappings_only():
     spec = small_spec()
     train_mappings = set(map(tuple, spec.task.mappings("train").tolist()))
-    examples = Blocks([spec]).batch(0)
+    examples = TrainingBatches([spec]).batch(0)
     assert examples.inputs.shape == (1, 512, 9)
     assert set(map(tuple, latents(spec.task, examples)["mapping"].tolist())) == train_mappings
 
@@ -323,7 +323,7 @@ def test_task_changes_change_the_data():
         TaskChange(step=40, field="copied_slots", value=(2,)),
     )
     spec = small_spec(changes={"task.repeat_ratio": 0.0, "recipe.task_changes": changes})
-    blocks = Blocks([spec])
+    blocks = TrainingBatches([spec])
     slots = [set(latents(spec.task, blocks.batch(step))["source_slot"].tolist()) for step in (19, 20, 39, 40)]
     assert slots == [{0}, {1, 2, 3, 4}, {1, 2, 3, 4}, {2}]
 

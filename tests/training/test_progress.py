@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from mnemoscope.training.monitors import watched
+from mnemoscope.training.monitors import stack_monitor_batches
 from tests.support import Predictor, seeded, small_spec
 
 SCORED = torch.tensor([0, 2, 4, 6, 8])
@@ -12,7 +12,9 @@ SCORED = torch.tensor([0, 2, 4, 6, 8])
 def line(name: str, preset: str = "v3") -> dict[str, float]:
     task = small_spec(preset).task
     batch = task.monitor(50, split="test", generator=seeded())
-    (found,) = watched([task], [batch], SCORED).lines(Predictor(task, name)(batch.inputs)[None, :, SCORED])
+    (found,) = stack_monitor_batches([task], [batch], SCORED).lines(
+        Predictor(task, name)(batch.inputs)[None, :, SCORED]
+    )
     return dict(found)
 
 

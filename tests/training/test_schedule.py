@@ -5,7 +5,7 @@ import pytest
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import Freeze, Recipe, TaskChange
 from mnemoscope.models.building import matching_names
-from mnemoscope.training.schedule import check_schedules, frozen, learning_rate, task_at
+from mnemoscope.training.schedule import check_schedules, frozen_names, learning_rate, task_at
 from tests.support import small_spec
 
 NAMES = ["embed.W_E", "blocks.0.attn.W_Q", "blocks.0.attn.b_Q", "blocks.0.mlp.W_in", "blocks.1.attn.W_Q"]
@@ -36,7 +36,7 @@ def test_warming_up_to_the_end_is_allowed():
 
 def test_freezing_lasts_from_start_to_before_stop():
     freeze = (Freeze(parameters="blocks.0.attn.*", start=2, stop=4), Freeze(parameters="*.W_in", start=3))
-    held = [frozen(Recipe(frozen=freeze), NAMES, step) for step in range(6)]
+    held = [frozen_names(Recipe(frozen=freeze), NAMES, step) for step in range(6)]
     attention, mlp = {"blocks.0.attn.W_Q", "blocks.0.attn.b_Q"}, {"blocks.0.mlp.W_in"}
     assert held == [set(), set(), attention, attention | mlp, mlp, mlp]
 
@@ -44,7 +44,7 @@ def test_freezing_lasts_from_start_to_before_stop():
 def test_a_pattern_that_matches_nothing_is_refused_at_every_step():
     recipe = Recipe(frozen=(Freeze(parameters="blocks.7.*", start=100),))
     with pytest.raises(InputError, match=r"recipe.frozen: 'blocks.7.\*' matches no parameter; there are embed.W_E"):
-        frozen(recipe, NAMES, 0)
+        frozen_names(recipe, NAMES, 0)
 
 
 def test_patterns_are_shell_style():

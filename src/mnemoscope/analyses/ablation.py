@@ -21,19 +21,19 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.forward import answer_scores, check_fits, read_at, skill_losses
+from mnemoscope.analyses.forward import answer_scores, check_fits, read_logits_at, skill_losses
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Intervention, Removal, removal
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, Kind, Position, Site
-from mnemoscope.core.skills import Skills, means
+from mnemoscope.core.skills import Skills, skill_means
 from mnemoscope.engine.budget import MAX_BYTES
 from mnemoscope.interventions.recordings import Recordings, record_bytes
 from mnemoscope.interventions.run import run_at
 
 MAX_IN_SUBSETS = 12
-Targets = dict[str, tuple[Site, ...]]
+AblationTargets = dict[str, tuple[Site, ...]]
 
 
 def ablate(
@@ -95,23 +95,23 @@ def ablate(
         def run(rows: slice, where: Tensor) -> Tensor:
             return run_at(model, batch, interventions, where, rows=rows, seed=seed, recordings=recordings)
 
-        found = read_at(model, batch, tested, outcome, run=run, max_bytes=max_bytes, kept=kept)
+        found = read_logits_at(model, batch, tested, outcome, run=run, max_bytes=max_bytes, kept=kept)
         return _scores(found, batch, skills)
 
     clean = measured([])
     cells = []
     for kind in kinds:
         removed = ([removal(kind, site, source, within) for site in sites] for sites in targets.values())
-        cells += [_by_skill(measured(interventions), clean) for interventions in removed]
+        cells += [_skill_means(measured(interventions), clean) for interventions in removed]
     dims, names = ("kind", "component", "skill"), list(next(iter(clean.values())))
     shape = (len(kinds), len(targets), len(names))
-    whole = _by_skill(clean, clean)
+    whole = _skill_means(clean, clean)
     return xr.Dataset(
         {
             **{name: (dims, torch.stack([cell[name] for cell in cells]).view(shape).numpy()) for name in whole},
             **{f"clean_{name}": ("skill", whole[name].numpy()) for name in clean},
         },
-        coords={"kind": list(kinds), "component": list(targets), "skill": names, **labels(targets, batch)},
+        coords={"kind": list(kinds), "component": list(targets), "skill": names, **target_labels(targets, batch)},
         attrs={
             **({"loss_unit": batch.loss_unit} if batch.has_vectors else {"log_prob_unit": "nats"}),
             "n": len(batch),
@@ -140,9 +140,11 @@ def _scores(found: Mapping[str, Tensor], batch: Batch, skills: Skills) -> _Score
     }
 
 
-def _by_skill(scores: _Scores, clean: _Scores) -> dict[str, Tensor]:
+def _skill_means(scores: _Scores, clean: _Scores) -> dict[str, Tensor]:
     """Means over the positions of each skill, and the standard error of the change of the first measure."""
-    result = {name: torch.cat([means(v, {s: mask}) for s, (v, mask) in of.items()]) for name, of in scores.items()}
+    result = {
+        name: torch.cat([skill_means(v, {s: mask}) for s, (v, mask) in of.items()]) for name, of in scores.items()
+    }
     first = next(iter(scores))
     changes = [
         (before[mask] - after[mask]).double()
@@ -158,21 +160,21 @@ def components(model: HookedModel) -> list[Site]:
     return heads + ([] if model.cfg.attn_only else [Site(kind="mlp_out", layer=n) for n in range(model.cfg.n_layers)])
 
 
-def heads_and_mlps(model: HookedModel) -> Targets:
+def heads_and_mlps(model: HookedModel) -> AblationTargets:
     """Every head and every MLP."""
-    return _by_name(components(model))
+    return _target_names(components(model))
 
 
-def positions(model: HookedModel, at: int | Sequence[Position]) -> Targets:
+def position_targets(model: HookedModel, at: int | Sequence[Position]) -> AblationTargets:
     """The output of every head and every MLP at each of some positions, one at a time.
 
     Positions are numbers, names or names of latents; an int stands for that many positions from the start.
     """
     places = range(at) if isinstance(at, int) else at
-    return _by_name(replace(site, pos=pos) for site in components(model) for pos in places)
+    return _target_names(replace(site, pos=pos) for site in components(model) for pos in places)
 
 
-def labels(targets: Mapping[str, Sequence[Site]], batch: Batch) -> dict[str, tuple[str, list[str]]]:
+def target_labels(targets: Mapping[str, Sequence[Site]], batch: Batch) -> dict[str, tuple[str, list[str]]]:
     """Tokens at each target, along `component`: `pos_token`, or `query_token` and `key_token`.
 
     Where positions have names these are given instead, as `pos_name` and so on. An entry is empty for a target without
@@ -196,14 +198,14 @@ def _place(site: Site, axis: str) -> Position | None:
     return site.pos if axis == "pos" else None
 
 
-def paths(
+def attention_paths(
     model: HookedModel,
     n_pos: int,
     *,
     kind: Kind = "scores",
     queries: Sequence[int] | None = None,
     names: Sequence[str] = (),
-) -> Targets:
+) -> AblationTargets:
     """Every attention path: from one key to one query through one head.
 
     `kind` is `scores` for the ablation `knockout` (the weight is spread over the other keys) or `pattern` for `zero`
@@ -223,12 +225,12 @@ def paths(
     }
 
 
-def subsets(targets: Mapping[str, Sequence[Site]]) -> Targets:
+def target_subsets(targets: Mapping[str, Sequence[Site]]) -> AblationTargets:
     """Every set of targets but the empty one, the smaller sets first; raises InputError where these are too many."""
     in_range("the number of targets whose subsets are formed", len(targets), 1, MAX_IN_SUBSETS)
     chosen = [names for size in range(1, len(targets) + 1) for names in combinations(targets, size)]
     return {" + ".join(names): tuple(site for name in names for site in targets[name]) for names in chosen}
 
 
-def _by_name(sites: Iterable[Site]) -> Targets:
+def _target_names(sites: Iterable[Site]) -> AblationTargets:
     return {str(site): (site,) for site in sites}

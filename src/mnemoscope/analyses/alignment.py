@@ -47,19 +47,19 @@ from torch.nn.utils.parametrizations import orthogonal
 
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.interchange import (
-    OVER,
+    PAIR_SETS,
     Counterfactuals,
-    Subspace,
-    arbitrary,
-    by_measure,
+    SubspacePlace,
+    answer_mask,
+    arbitrary_answers,
     counterfactuals,
-    due,
-    exchanged,
-    in_parts,
+    exchange_patch,
     interchange_accuracy,
-    pairs_at_once,
-    patch,
-    scores,
+    interchange_scores,
+    measure_variables,
+    n_pairs_at_once,
+    run_interchange,
+    split_pairs,
 )
 from mnemoscope.core.batch import Named
 from mnemoscope.core.causal import CausalModel
@@ -71,7 +71,7 @@ from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, Site
 from mnemoscope.interventions.graph import check_exists
 from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import intervened
+from mnemoscope.interventions.run import intervene
 
 N_STEPS = 300
 LEARNING_RATE = 0.03
@@ -125,14 +125,14 @@ def alignment_search(
     for batch in (fit.clean, fit.corrupted, test.clean, test.corrupted):
         check_fits(model, batch)
     modelled = [counterfactuals(causal, pairs, variable, model.cfg.d_vocab) for pairs in (fit, test)]
-    by_answers = {"causal model": modelled, "arbitrary": arbitrary(modelled, seed=seed)}
-    parts, recordings = [in_parts(pairs, pairs_at_once(model, pairs)) for pairs in (fit, test)], Recordings(model)
+    by_answers = {"causal model": modelled, "arbitrary": arbitrary_answers(modelled, seed=seed)}
+    parts, recordings = [split_pairs(pairs, n_pairs_at_once(model, pairs)) for pairs in (fit, test)], Recordings(model)
 
     def measured(
-        wanted: Sequence[Counterfactuals], place: Sequence[Site | Subspace]
+        wanted: Sequence[Counterfactuals], place: Sequence[Site | SubspacePlace]
     ) -> Float[Tensor, "measure 2 over"]:
-        logits = [exchanged(model, causal, part, place, recordings) for part in parts]
-        return torch.stack([scores(*each) for each in zip(logits, wanted, strict=True)], 1)
+        logits = [run_interchange(model, causal, part, place, recordings) for part in parts]
+        return torch.stack([interchange_scores(*each) for each in zip(logits, wanted, strict=True)], 1)
 
     bases, learned = [], []
     for wanted in by_answers.values():
@@ -148,21 +148,23 @@ def alignment_search(
                 batch_size=batch_size,
             )
             bases.append(basis)
-            learned.append(measured(wanted, (subspace(site, basis, "learned"),)))
+            learned.append(measured(wanted, (subspace_place(site, basis, "learned"),)))
     shape = (len(by_answers), n_starts)
     at_random = random_subspaces(model, site, k, n=n_random, seed=seed).values()
-    counts = [[int(one.over[name].sum()) for name in OVER] for one in modelled]
+    counts = [[int(one.pair_sets[name].sum()) for name in PAIR_SETS] for one in modelled]
     over = ("prompts", "over")
     return xr.Dataset(
         {
-            **by_measure(torch.stack(learned).unflatten(0, shape), ("answers", "start"), over),
-            **by_measure(torch.stack([measured(modelled, place) for place in at_random]), ("draw",), over, "random_"),
-            **by_measure(measured(modelled, (site,)), (), over, "whole_"),
-            **by_measure(measured(modelled, ()), (), over, "before_"),
+            **measure_variables(torch.stack(learned).unflatten(0, shape), ("answers", "start"), over),
+            **measure_variables(
+                torch.stack([measured(modelled, place) for place in at_random]), ("draw",), over, "random_"
+            ),
+            **measure_variables(measured(modelled, (site,)), (), over, "whole_"),
+            **measure_variables(measured(modelled, ()), (), over, "before_"),
             "n": (over, counts),
             "basis": (("answers", "start", "direction", "dimension"), torch.stack(bases).unflatten(0, shape).numpy()),
         },
-        coords={"answers": list(by_answers), "prompts": ["fit", "test"], "over": list(OVER)},
+        coords={"answers": list(by_answers), "prompts": ["fit", "test"], "over": list(PAIR_SETS)},
         attrs={
             "causal": causal.name,
             "variable": variable,
@@ -176,7 +178,7 @@ def alignment_search(
     )
 
 
-def width(model: HookedModel, site: Site) -> int:
+def site_width(model: HookedModel, site: Site) -> int:
     """Number of dimensions of the vectors at a site, which must exist and not be narrowed to some neurons."""
     check_exists(model, site)
     if site.kind in ATTENTION or site.neuron is not None:
@@ -193,18 +195,18 @@ def random_basis(d_site: int, k: int, draws: torch.Generator) -> Float[Tensor, "
 
 def random_subspaces(
     model: HookedModel, site: Site, k: int, *, n: int = 20, seed: int = 0
-) -> dict[str, tuple[Subspace, ...]]:
+) -> dict[str, tuple[SubspacePlace, ...]]:
     """Places to compare with: `n` random subspaces of k dimensions, from the seed's stream `random subspaces`."""
-    d_site = width(model, site)
+    d_site = site_width(model, site)
     in_range("k, the dimensions of a subspace", k, 1, d_site)
     in_range("n, the number of random subspaces", n, 1, float("inf"))
     draws = generator(seed, "random subspaces")
-    return {f"random {i}": (subspace(site, random_basis(d_site, k, draws), f"random {i}"),) for i in range(n)}
+    return {f"random {i}": (subspace_place(site, random_basis(d_site, k, draws), f"random {i}"),) for i in range(n)}
 
 
-def subspace(site: Site, basis: Float[Tensor, "k d_site"], name: str) -> Subspace:
+def subspace_place(site: Site, basis: Float[Tensor, "k d_site"], name: str) -> SubspacePlace:
     """A basis by name, at a site."""
-    return Subspace(site=site, basis=Named(name=name, value=basis))
+    return SubspacePlace(site=site, basis=Named(name=name, value=basis))
 
 
 def learn_subspace(
@@ -223,7 +225,7 @@ def learn_subspace(
     Adam from a draw of the seed's stream `subspace`, on batches of the pairs in turn; at a site with several positions
     the subspace is the same at all of them. Returns an orthonormal basis, a row each, in float64 on the CPU.
     """
-    d_site = width(model, site)
+    d_site = site_width(model, site)
     in_range("k, the dimensions of a subspace", k, 1, d_site)
     for name, given in (("n_steps", n_steps), ("batch_size", batch_size)):
         in_range(name, given, 1, float("inf"))
@@ -231,13 +233,13 @@ def learn_subspace(
     rotation.weight = nn.Parameter(random_basis(d_site, k, generator(seed, "subspace")).T.contiguous())
     orthogonal(rotation, orthogonal_map="householder", use_trivialization=False)  # the other way draws at random
     optimizer = torch.optim.Adam(rotation.parameters(), lr=learning_rate)
-    recordings, parts = Recordings(model), in_parts(wanted.pairs, batch_size)
+    recordings, parts = Recordings(model), split_pairs(wanted.pairs, batch_size)
     answers = wanted.after.split(batch_size)
     for (base, source), after in islice(cycle(zip(parts, answers, strict=True)), n_steps):
         with torch.enable_grad():
-            place = subspace(site, rotation.weight.T, "learned")
-            with intervened(model, base, [patch(place, source)], recordings=recordings):
-                logits = logits_at(model, base.inputs, due(wanted.causal, base))
+            place = subspace_place(site, rotation.weight.T, "learned")
+            with intervene(model, base, [exchange_patch(place, source)], recordings=recordings):
+                logits = logits_at(model, base.inputs, answer_mask(wanted.causal, base))
             log_probs = logits.double().log_softmax(-1)
             loss = -torch.where(after > 0, after * log_probs, 0).sum(-1).mean()
             (gradient,) = torch.autograd.grad(loss, list(rotation.parameters()))
@@ -251,7 +253,7 @@ def learn_subspace(
     return rotation.weight.T.detach().cpu()
 
 
-Candidates = dict[str, tuple[Site, ...]]
+AlignmentCandidates = dict[str, tuple[Site, ...]]
 """Name to a head, and the MLP that goes with it if there is one."""
 
 
@@ -283,7 +285,7 @@ def align(
             f"{causal.name} has {len(variables)} variables, and each gets a head of its own; the model has {n_heads}; "
             "take alignment_search, or interchange with places of your own"
         )
-    table = worst(interchange_accuracy(model, causal, selection, places=candidates))
+    table = worse_accuracy(interchange_accuracy(model, causal, selection, places=candidates))
     chosen = _best(table, candidates)
     places = {name: candidates[name] for name in chosen}
     tested = interchange_accuracy(model, causal, test, places=places)
@@ -301,17 +303,17 @@ def align(
             ],
             "variable",
         ),
-        score=worst(result).min(),
+        score=worse_accuracy(result).min(),
         selection_score=min(float(table.sel(variable=v, place=p)) for v, p in zip(variables, chosen, strict=True)),
     ).assign_attrs(selected=f"by the score on {len(selection)} {selection.name}")
 
 
-def worst(result: xr.Dataset) -> xr.DataArray:
+def worse_accuracy(result: xr.Dataset) -> xr.DataArray:
     """The smaller of the accuracies on changing and on kept pairs."""
     return result.iia.sel(over=["changing", "kept"]).min("over")
 
 
-def _candidates(model: HookedModel, causal: CausalModel) -> Candidates:
+def _candidates(model: HookedModel, causal: CausalModel) -> AlignmentCandidates:
     """Every head at the answer, alone and with the MLP of its layer."""
     found = {}
     for layer in range(model.cfg.n_layers):
@@ -324,7 +326,7 @@ def _candidates(model: HookedModel, causal: CausalModel) -> Candidates:
     return found
 
 
-def _best(table: xr.DataArray, candidates: Candidates) -> list[str]:
+def _best(table: xr.DataArray, candidates: AlignmentCandidates) -> list[str]:
     """A place for every variable: the highest score, of equals the highest mean."""
     columns = [dict(zip(candidates, row.tolist(), strict=True)) for row in table.sel(place=list(candidates)).values]
 
@@ -352,7 +354,7 @@ def _random(
     head, *mlp = place
     written = Site(kind="attn_out", layer=head.layer, pos=head.pos)
     k = min(model.cfg.d_head, model.cfg.d_model)
-    draws: dict[str, tuple[Site | Subspace, ...]] = {
+    draws: dict[str, tuple[Site | SubspacePlace, ...]] = {
         name: (*part, *mlp) for name, part in random_subspaces(model, written, k, n=n, seed=seed).items()
     }
     found = interchange_accuracy(model, causal, test, places=draws, variables=[variable]).iia

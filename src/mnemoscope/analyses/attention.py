@@ -52,7 +52,7 @@ from mnemoscope.core.patterns import (
 from mnemoscope.core.protocols import HookedModel, evaluation_mode, has_linear_attention, is_hooked
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.reading import observe_run, pick_nothing, unembedding
+from mnemoscope.interventions.reading import observe_run, pick_nothing, unembed_only
 
 MAX_BYTES = 2**28
 """For the patterns of one layer, unless another bound is given."""
@@ -76,7 +76,7 @@ SCORES = {
 @torch.no_grad()
 def patterns(model: HookedModel, batch: Batch) -> Float[Tensor, "batch layer head_index query key"]:
     """Attention patterns of every layer; rows add up to one."""
-    with unembedding(model, pick_nothing):
+    with unembed_only(model, pick_nothing):
         _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name.endswith("attn.hook_pattern"))
     return torch.stack([cache[f"blocks.{layer}.attn.hook_pattern"] for layer in range(model.cfg.n_layers)], 1)
 
@@ -128,12 +128,12 @@ def layer_attention(model: HookedModel, layer: int, batch: Batch) -> Float[Tenso
     """
     in_range("layer", layer, 0, model.cfg.n_layers - 1)
     found: list[Tensor] = []
-    each_layer(model, batch, lambda _, rows, attention: found.append(attention), layers=[layer])
+    visit_layers(model, batch, lambda _, rows, attention: found.append(attention), layers=[layer])
     return torch.cat(found)
 
 
 @torch.no_grad()
-def each_layer(
+def visit_layers(
     model: HookedModel,
     batch: Batch,
     use: Callable[[int, slice, Float[Tensor, "rows head_index query key"]], object],
@@ -225,8 +225,8 @@ def attention_by_mechanism(
         total = sums.setdefault(layer, {})
         total |= {name: total[name] + value if name in total else value for name, value in found.items()}
 
-    each_layer(model, batch, add)
-    n_each = [_numbers(keys[:, mask]) for mask in groups.values()]
+    visit_layers(model, batch, add)
+    n_each = [_sequence_counts(keys[:, mask]) for mask in groups.values()]
     arrays = {name: _means([sums[layer] for layer in sorted(sums)], n_each, name) for name in measures}
     expected = [_expected(keys[:, mask]) for mask in groups.values()]
     place, said_over = np.arange(n_pos) % period, ("subgroup", "query", "mechanism")
@@ -287,25 +287,25 @@ def _sums(
     """The attention of one layer's heads, added up over the sequences of each subgroup."""
     result = {}
     if "share" in measures:
-        result["share"] = _on(attention, keys)
+        result["share"] = _attention_on(attention, keys)
     if "overlap" in measures:
         agreed = [torch.minimum(attention, rows.nan_to_num()[:, None]).sum(-1) for rows in patterns]
         result["overlap"] = torch.stack(agreed, -1) * rearrange(keys.any(-1), "m batch query -> batch 1 query m")
     if "exclusive" in measures:
         first = keys & (keys.cumsum(0) == 1)
-        result["exclusive"] = _on(attention, torch.cat((first, ~keys.any(0, keepdim=True))))
+        result["exclusive"] = _attention_on(attention, torch.cat((first, ~keys.any(0, keepdim=True))))
     if "mean_pattern" in measures:
         result["mean_pattern"] = attention
     return {name: torch.tensordot(groups, value, dims=1) for name, value in result.items()}
 
 
-def _numbers(keys: Bool[Tensor, "mechanism batch query key"]) -> dict[str, Tensor]:
+def _sequence_counts(keys: Bool[Tensor, "mechanism batch query key"]) -> dict[str, Tensor]:
     """The number of sequences that each sum is divided by."""
     said, everywhere = keys.any(-1).sum(1).T, torch.tensor(keys.shape[1])
     return {"share": said, "overlap": said, "exclusive": everywhere, "mean_pattern": everywhere}
 
 
-def _on(
+def _attention_on(
     attention: Float[Tensor, "batch head_index query key"], keys: Bool[Tensor, "part batch query key"]
 ) -> Float[Tensor, "batch head_index query part"]:
     """Attention on some keys of each part."""

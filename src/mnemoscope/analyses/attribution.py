@@ -29,7 +29,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.contrasts import Contrast, Foil, Selection, contrast, selection
-from mnemoscope.analyses.residual import FROZEN, MAX_BYTES, Reading, check_model, processing, readings
+from mnemoscope.analyses.residual import FROZEN, MAX_BYTES, Reading, check_readable, normalisation_processing, readings
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel, is_hooked
@@ -41,23 +41,23 @@ Terms = Mapping[str, Float[Tensor, "batch pos"]]
 def component_hooks(model: HookedModel) -> set[str]:
     """The activations that `component_terms` needs."""
     cfg = model.cfg
-    names = {"hook_embed", *(["hook_pos_embed"] if _adds_positions(model) else [])}
-    names |= {f"blocks.{layer}.attn.{_of_heads(model)}" for layer in range(cfg.n_layers)}
+    names = {"hook_embed", *(["hook_pos_embed"] if _has_position_term(model) else [])}
+    names |= {f"blocks.{layer}.attn.{_head_hook(model)}" for layer in range(cfg.n_layers)}
     return names | {f"blocks.{layer}.hook_mlp_out" for layer in range(cfg.n_layers) if not cfg.attn_only}
 
 
 def component_terms(model: Any, reading: Reading) -> dict[str, Float[Tensor, "batch pos"]]:
     """The term of every part, in the order in which they write."""
     along = reading.direction
-    embeddings = ("embed", "pos_embed") if _adds_positions(model) else ("embed",)
-    terms = {name: _along(reading.at(f"hook_{name}"), along) for name in embeddings}
+    embeddings = ("embed", "pos_embed") if _has_position_term(model) else ("embed",)
+    terms = {name: _project_onto(reading.at(f"hook_{name}"), along) for name in embeddings}
     for layer, block in enumerate(model.blocks):
         heads = head_terms(model, reading, layer).unbind(-1)
         terms |= {f"L{layer}H{head}": term for head, term in enumerate(heads)}
-        terms[f"L{layer} b_O"] = _constant(block.attn.b_O, along)
+        terms[f"L{layer} b_O"] = _bias_term(block.attn.b_O, along)
         if not model.cfg.attn_only:
-            bias = _constant(block.mlp.b_out, along)
-            terms[f"L{layer} MLP"] = _along(reading.at(f"blocks.{layer}.hook_mlp_out"), along) - bias
+            bias = _bias_term(block.mlp.b_out, along)
+            terms[f"L{layer} MLP"] = _project_onto(reading.at(f"blocks.{layer}.hook_mlp_out"), along) - bias
             terms[f"L{layer} b_out"] = bias
     return terms | dict(reading.constants)
 
@@ -75,8 +75,8 @@ def kind_of(label: str) -> str:
 
 def head_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "batch pos head_index"]:
     """The term of every head of a layer."""
-    written = reading.at(f"blocks.{layer}.attn.{_of_heads(model)}")
-    along = reading.direction[:, :, None] if model.cfg.use_attn_result else _into_heads(model, reading, layer)
+    written = reading.at(f"blocks.{layer}.attn.{_head_hook(model)}")
+    along = reading.direction[:, :, None] if model.cfg.use_attn_result else _head_directions(model, reading, layer)
     return (written * along).sum(-1)
 
 
@@ -88,9 +88,9 @@ def neuron_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "bat
     values, bias = model.W_out[layer].double(), model.blocks[layer].mlp.b_out
     onto = einsum(values, reading.direction, "neuron d_model, batch pos d_model -> batch pos neuron")
     terms = reading.at(f"blocks.{layer}.mlp.hook_post") * onto
-    written = _along(reading.at(f"blocks.{layer}.hook_mlp_out"), reading.direction)
-    total = written - _constant(bias, reading.direction)
-    _adds_up(f"the output of the MLP of layer {layer}", "its neurons", terms, total, model, reading)
+    written = _project_onto(reading.at(f"blocks.{layer}.hook_mlp_out"), reading.direction)
+    total = written - _bias_term(bias, reading.direction)
+    _check_sum(f"the output of the MLP of layer {layer}", "its neurons", terms, total, model, reading)
     return terms
 
 
@@ -102,12 +102,12 @@ def source_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "bat
     values = reading.cache[f"blocks.{layer}.attn.hook_v"].double()
     shared = model.cfg.n_heads // values.shape[2]  # grouped-query attention: so many heads share their values
     values = values.repeat_interleave(shared, dim=2)
-    onto = _into_heads(model, reading, layer)
+    onto = _head_directions(model, reading, layer)
     read = einsum(values, onto, "batch key head_index d_head, batch pos head_index d_head -> batch pos head_index key")
     pattern = reading.cache[f"blocks.{layer}.attn.hook_pattern"][:, :, reading.columns].double()
     terms = read * pattern.transpose(1, 2)
     for head, total in enumerate(head_terms(model, reading, layer).unbind(-1)):
-        _adds_up(f"the output of head L{layer}H{head}", "its sources", terms[:, :, head], total, model, reading)
+        _check_sum(f"the output of head L{layer}H{head}", "its sources", terms[:, :, head], total, model, reading)
     return terms
 
 
@@ -126,7 +126,7 @@ def hooks_term(model: HookedModel, terms: Terms, reading: Reading) -> dict[str, 
     return {}
 
 
-def _adds_up(what: str, parts: str, terms: Tensor, total: Tensor, model: HookedModel, reading: Reading) -> None:
+def _check_sum(what: str, parts: str, terms: Tensor, total: Tensor, model: HookedModel, reading: Reading) -> None:
     missing, _, beyond = _gap(terms, total, reading)
     if not beyond.any():
         return
@@ -145,28 +145,28 @@ def _gap(terms: Tensor, total: Tensor, reading: Reading) -> tuple[Tensor, Tensor
     return missing, allowed, missing.abs() > allowed
 
 
-def _along(written: Tensor, direction: Tensor) -> Float[Tensor, "batch pos"]:
+def _project_onto(written: Tensor, direction: Tensor) -> Float[Tensor, "batch pos"]:
     return (written * direction).sum(-1)
 
 
-def _constant(bias: Tensor | None, direction: Tensor) -> Float[Tensor, "batch pos"]:
+def _bias_term(bias: Tensor | None, direction: Tensor) -> Float[Tensor, "batch pos"]:
     """The term of a bias; 0 where a bridged model has none."""
     return torch.zeros_like(direction[..., 0]) if bias is None else direction @ bias.double()
 
 
-def _into_heads(model: Any, reading: Reading, layer: int) -> Float[Tensor, "batch pos head_index d_head"]:
+def _head_directions(model: Any, reading: Reading, layer: int) -> Float[Tensor, "batch pos head_index d_head"]:
     """The factor of z of every head."""
     writes = model.blocks[layer].attn.W_O.double()
     axes = "head_index d_head d_model, batch pos d_model -> batch pos head_index d_head"
     return einsum(writes, reading.direction, axes)
 
 
-def _of_heads(model: HookedModel) -> str:
+def _head_hook(model: HookedModel) -> str:
     """`hook_result` where the model computes it, since a hook may be on it."""
     return "hook_result" if model.cfg.use_attn_result else "hook_z"
 
 
-def _adds_positions(model: HookedModel) -> bool:
+def _has_position_term(model: HookedModel) -> bool:
     """True if positional embeddings go into the residual stream."""
     return model.cfg.positional_embedding_type == "standard"
 
@@ -234,7 +234,7 @@ def logit_attribution(
             large, a hook changed what is to be split, or NaN.
         AssertionError: The terms do not add up to the logit difference; with the size of the gap.
     """
-    check_model(model)
+    check_readable(model)
     one_of("by", by, ("component", *_SPLITS))
     split = _SPLITS.get(by)
     chosen = _layers(model, by, layers)
@@ -329,6 +329,6 @@ def _attrs(model: HookedModel, batch: Batch, what: Contrast, select: Selection) 
         "final_normalisation": "none" if kind is None else f"{kind}: {FROZEN}",
         "value_bias": "in the term of its head",
         "n": len(batch),
-        "weights": processing(model),
+        "weights": normalisation_processing(model),
         **select.attrs,
     }

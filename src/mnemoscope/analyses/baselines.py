@@ -42,7 +42,7 @@ LARGEST = 50.0
 Level = Literal["learned", "above_chance"]
 Scores = Mapping[str, Float[Tensor, "batch pos"]]
 """`gain`, larger is better, and for tokens `right`, 1 where the most probable token is the answer."""
-Compared = tuple[str, Bool[Tensor, "batch pos"], Scores, Mapping[str, Scores]]
+Comparison = tuple[str, Bool[Tensor, "batch pos"], Scores, Mapping[str, Scores]]
 """A skill, where it is tested, the model's scores there, and those of others by name, the constant guess first."""
 
 
@@ -60,7 +60,7 @@ def gate(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
         `better`. Over skill: `learned`, better than every baseline, and `above_chance`, better than the constant guess;
         both False where no position tests the skill.
     """
-    compared = _of_vectors(model, task, batch) if batch.has_vectors else _of_tokens(model, task, batch)
+    compared = _compare_vectors(model, task, batch) if batch.has_vectors else _compare_tokens(model, task, batch)
     baselines, cells, tested = [CONSTANT, *task.references], {}, []
     for skill, mask, own, others in compared:
         cells[skill] = _skill(own, others, mask)
@@ -84,7 +84,7 @@ def gate_of_run(run: Run, *, split: str = "test", step: int | None = None) -> xr
     return gate(run.hooked(step), task, batch)
 
 
-def of_learners(results: Mapping[str, Any], level: Level = "learned") -> dict[str, Any]:
+def select_learners(results: Mapping[str, Any], level: Level = "learned") -> dict[str, Any]:
     """Results of the seeds that reach a level on some skill, by the result `gate` among them; all if none does.
 
     `results` are by name datasets along `seed`, or trees with a dataset per seed. The `level` is to be better than
@@ -104,7 +104,7 @@ def of_learners(results: Mapping[str, Any], level: Level = "learned") -> dict[st
     return {name: select(result) for name, result in results.items()}
 
 
-def of_learned_skills(results: Mapping[str, Any]) -> dict[str, Any]:
+def select_learned_skills(results: Mapping[str, Any]) -> dict[str, Any]:
     """Results without the skills that no seed learned, and NaN where a seed did not learn a skill.
 
     Skills are labels of a dimension `skill` or `target`, or the end of a result's name, `patch_recall`.
@@ -119,7 +119,7 @@ def of_learned_skills(results: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(result, xr.Dataset) and name != GATE:
             result = _masked(result, learned, lost)
             if skill in learned.skill.values and "seed" in result.dims:
-                result = _where(result, learned.sel(skill=skill, drop=True))
+                result = _mask_numbers(result, learned.sel(skill=skill, drop=True))
         found[name] = result
     return found
 
@@ -133,21 +133,21 @@ def _masked(result: xr.Dataset, learned: xr.DataArray, lost: set[str]) -> xr.Dat
         if "seed" not in result.dims or len(known) < result.sizes[dim]:
             continue
         mask = learned.sel(skill=known)
-        result = _where(result, mask if dim == "skill" else mask.rename(skill=dim))
+        result = _mask_numbers(result, mask if dim == "skill" else mask.rename(skill=dim))
     return result
 
 
-def _where(result: xr.Dataset, mask: xr.DataArray) -> xr.Dataset:
+def _mask_numbers(result: xr.Dataset, mask: xr.DataArray) -> xr.Dataset:
     """The same with NaN where the mask is False, in the variables of numbers that have its dimensions."""
     numbers = {name: each for name, each in result.data_vars.items() if each.dtype.kind == "f"}
     return result.assign({name: each.where(mask) for name, each in numbers.items() if {*mask.dims} <= {*each.dims}})
 
 
-def _of_tokens(model: HookedModel, task: Task, batch: Batch) -> Iterator[Compared]:
+def _compare_tokens(model: HookedModel, task: Task, batch: Batch) -> Iterator[Comparison]:
     """The scores of answers; the constant guess of a skill is how often each answer is right there."""
-    own = _of_log_probs(log_probs(model, task, batch, where=batch.scored), batch)
+    own = _answer_scores(log_probs(model, task, batch, where=batch.scored), batch)
     exact = {name: task.reference(batch, name).double().clamp_min(1e-300).log() for name in task.references}
-    others = {name: _of_log_probs(values, batch) for name, values in exact.items()}
+    others = {name: _answer_scores(values, batch) for name, values in exact.items()}
     for skill, mask in (task.skills(batch) or {ALL: batch.scored}).items():
         counts = torch.bincount(batch.targets[mask], minlength=int(batch.targets.max()) + 1).double()
         log_share = (counts / counts.sum()).clamp_min(1e-300).log()
@@ -158,7 +158,7 @@ def _of_tokens(model: HookedModel, task: Task, batch: Batch) -> Iterator[Compare
         yield skill, mask, own, {CONSTANT: guess, **others}
 
 
-def _of_vectors(model: HookedModel, task: Task, batch: Batch) -> Iterator[Compared]:
+def _compare_vectors(model: HookedModel, task: Task, batch: Batch) -> Iterator[Comparison]:
     """The errors of every part of the vectors; the constant guess is the mean target."""
     mean = batch.targets[batch.scored].mean(0).expand_as(batch.targets)
     exact = {name: task.reference(batch, name) for name in task.references}
@@ -206,6 +206,6 @@ def _mean(values: Float[Tensor, "batch pos"], mask: Bool[Tensor, "batch pos"]) -
     return float(values[where].mean()) if where.any() else -np.inf
 
 
-def _of_log_probs(values: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> dict[str, Float[Tensor, "batch pos"]]:
+def _answer_scores(values: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> dict[str, Float[Tensor, "batch pos"]]:
     gain = metrics.at_target(values, batch.targets).clamp_min(-LARGEST)
-    return {"gain": gain, "right": metrics.correct(values, batch.targets).double().where(~gain.isnan(), torch.nan)}
+    return {"gain": gain, "right": metrics.is_correct(values, batch.targets).double().where(~gain.isnan(), torch.nan)}

@@ -14,12 +14,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.evaluation import ALL, evaluate
-from mnemoscope.analyses.forward import check_task, normalised, read_at
+from mnemoscope.analyses.forward import check_task, read_logits_at, to_log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.numerics import difference_interval
 from mnemoscope.core.protocols import HookedModel, Task
-from mnemoscope.core.task import monitored
+from mnemoscope.core.task import monitoring_batch
 
 OUTCOMES = ("both", "first only", "second only", "neither")
 """The places at which both models, one of them, or neither is right."""
@@ -55,7 +55,7 @@ def skill_trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset
     skill. Of a task without skills all scored positions are one, `all`. Of vectors `loss` and `loss_<part>` (squared
     error).
     """
-    batch = monitored(task, split="test", seed=seed)
+    batch = monitoring_batch(task, split="test", seed=seed)
     found = skill_scores(model, task, batch, chunk=CHUNK)
     whole = ALL if batch.has_vectors else None
     scalars = {
@@ -83,7 +83,7 @@ def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch:
     where = torch.stack(list(skills.values())).any(0)
 
     def answers(logits: Float[Tensor, "place d_vocab"], targets: Int[Tensor, " place"]) -> dict[str, Tensor]:
-        log_probs = normalised(logits)[:, : task.d_vocab]
+        log_probs = to_log_probs(logits)[:, : task.d_vocab]
         likeliest = log_probs.max(-1)
         return {
             "guess": likeliest.indices.double(),
@@ -94,7 +94,7 @@ def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch:
     found = []
     for model in (one, other):
         check_task(model, task, batch)
-        found.append({name: values.cpu() for name, values in read_at(model, batch, where, answers).items()})
+        found.append({name: values.cpu() for name, values in read_logits_at(model, batch, where, answers).items()})
     dims = ("model", "example", "pos")
     guess = torch.stack([each["guess"] for each in found])
     right = guess == batch.targets.cpu()

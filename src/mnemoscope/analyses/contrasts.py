@@ -22,7 +22,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import at_target
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Position
-from mnemoscope.interventions.replacements import positions as named
+from mnemoscope.interventions.replacements import position_mask as named
 
 Foil = Int[Tensor, "batch pos"] | Sequence[int] | Literal["mean"]
 """A token for each position, tokens whose mean logit is the foil, or the mean over the whole vocabulary."""
@@ -40,13 +40,13 @@ class Contrast:
     positions: Bool[Tensor, "batch pos"]
     name: str
 
-    def at(self, rows: slice, columns: Int[Tensor, " column"]) -> "Contrast":
+    def select(self, rows: slice, columns: Int[Tensor, " column"]) -> "Contrast":
         """The same for some of the sequences and positions only."""
         foil = self.foil if self.foil.ndim == 1 else self.foil[rows][:, columns]
         answer, positions = self.answer[rows][:, columns], self.positions[rows][:, columns]
         return replace(self, answer=answer, foil=foil, positions=positions)
 
-    def of(self, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, "batch pos"]:
+    def difference(self, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, "batch pos"]:
         """The difference itself."""
         return at_target(logits, self.answer) - self._subtracted(logits)
 
@@ -54,7 +54,7 @@ class Contrast:
         """The size of the logits that are subtracted, to which the rounding of the difference is relative."""
         return at_target(logits.abs(), self.answer) + self._subtracted(logits.abs())
 
-    def of_columns(self, weight: Float[Tensor, "d_model d_vocab"]) -> Float[Tensor, "batch pos d_model"]:
+    def column_difference(self, weight: Float[Tensor, "d_model d_vocab"]) -> Float[Tensor, "batch pos d_model"]:
         """The same difference of the columns of a matrix, such as W_U, in float64."""
         answers = weight.T[self.answer].double()
         if self.foil.ndim > 1:

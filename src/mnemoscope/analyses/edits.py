@@ -33,34 +33,34 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.forward import Outcome, answer_scores, check_fits, normalised, read_at
+from mnemoscope.analyses.forward import Outcome, answer_scores, check_fits, read_logits_at, to_log_probs
 from mnemoscope.analyses.probes import (
     check_site,
     latent_values,
-    neurons,
-    positions,
-    vectors,
+    site_neurons,
+    site_positions,
+    site_vectors,
 )
 from mnemoscope.analyses.subspaces import Subspace
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.metrics import ACCURACY, LOGIT_DIFF, Metric, check_metric, correct
+from mnemoscope.core.metrics import ACCURACY, LOGIT_DIFF, Metric, check_metric, is_correct
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
-from mnemoscope.core.skills import Skills, check_skills, means
-from mnemoscope.engine.budget import parts
-from mnemoscope.interventions.measurement import weights_of
+from mnemoscope.core.skills import Skills, check_skills, skill_means
+from mnemoscope.engine.budget import split_into_passes
+from mnemoscope.interventions.measurement import weight_processing
 from mnemoscope.interventions.reading import logits_at
-from mnemoscope.interventions.writing import check_written, writing
+from mnemoscope.interventions.writing import check_written, complete_hooks
 
 
 def activations(model: HookedModel, batch: Batch, subspace: Subspace) -> Float[Tensor, "batch pos width"]:
     """The vectors at the site of a subspace."""
     check_fits(model, batch)
     check_site(model, subspace.site)
-    (x,) = vectors(model, batch, [subspace.site])
+    (x,) = site_vectors(model, batch, [subspace.site])
     if x.shape[-1] != subspace.basis.shape[1]:
         raise InputError(
             f"the subspace is of vectors of {subspace.basis.shape[1]} numbers and {subspace.site} holds {x.shape[-1]}; "
@@ -69,7 +69,7 @@ def activations(model: HookedModel, batch: Batch, subspace: Subspace) -> Float[T
     return x
 
 
-def turned(
+def random_displacements(
     subspace: Subspace, displacement: Float[Tensor, "batch pos width"], n_random: int, seed: int
 ) -> list[Float[Tensor, "batch pos width"]]:
     """A displacement turned into random subspaces, as long in every row (stream `random directions`)."""
@@ -80,7 +80,7 @@ def turned(
 
 
 @torch.no_grad()
-def displaced(
+def run_displaced(
     model: HookedModel,
     batch: Batch,
     site: Site,
@@ -91,7 +91,7 @@ def displaced(
 ) -> dict[str, Float[Tensor, "batch pos ..."]]:
     """The outcome `use` of the logits at `where` with a displacement added at a site; `options` as `read_at`."""
     check_written(model, site.kind, [site.layer])
-    moved = displacement * positions(site, batch)[..., None]
+    moved = displacement * site_positions(site, batch)[..., None]
 
     def run(rows: slice, some: Tensor) -> Tensor:
         def add(activation: Tensor, hook: Any) -> Tensor:
@@ -100,22 +100,22 @@ def displaced(
             if site.head is not None and site.kind != "result":  # that of one head is changed in the sum of the heads
                 new[:, :, site.head] += part
             else:
-                new[..., slice(None) if site.neuron is None else neurons(site)] += part
+                new[..., slice(None) if site.neuron is None else site_neurons(site)] += part
             return new
 
-        with writing(model, [(site.hook, add)]) as hooks:
+        with complete_hooks(model, [(site.hook, add)]) as hooks:
             return logits_at(model, batch.inputs[rows], some, partial(model.run_with_hooks, fwd_hooks=hooks))
 
-    return read_at(model, batch, where, use, run=run, **options)
+    return read_logits_at(model, batch, where, use, run=run, **options)
 
 
-def described(model: HookedModel, subspace: Subspace) -> dict[str, str]:
+def edit_attrs(model: HookedModel, subspace: Subspace) -> dict[str, str]:
     """A description of the change, for results."""
     return {
         "site": str(subspace.site),
         "latent": subspace.latent,
         "directions": f"{subspace.method}, rank {len(subspace.basis)}",
-        "weights": weights_of(model),
+        "weights": weight_processing(model),
     }
 
 
@@ -138,18 +138,18 @@ def erase(
     moves = {
         "": [subspace.inside(subspace.centre - x)],
         "clean_": [torch.zeros_like(x)],
-        "random_": turned(subspace, subspace.inside(subspace.centre - x), n_random, seed),
+        "random_": random_displacements(subspace, subspace.inside(subspace.centre - x), n_random, seed),
         "shuffled_": [other.inside(other.centre - x) for other in subspace.shuffled],
     }
     extra = {"random_": ("draw",), "shuffled_": ("shuffle",)}
     arrays, tested = {}, torch.stack(list(skills.values())).any(0)
     for kind, of_kind in moves.items():
-        runs = [displaced(model, batch, subspace.site, move, tested, answer_scores) for move in of_kind]
-        runs = [{name: means(values, skills).tolist() for name, values in run.items()} for run in runs]
+        runs = [run_displaced(model, batch, subspace.site, move, tested, answer_scores) for move in of_kind]
+        runs = [{name: skill_means(values, skills).tolist() for name, values in run.items()} for run in runs]
         for name in runs[0]:
             values = [run[name] for run in runs]
             arrays[kind + name] = ((*extra[kind], "skill"), values) if kind in extra else ("skill", values[0])
-    attrs = {**described(model, subspace), "n": len(batch), "log_prob_unit": "nats"}
+    attrs = {**edit_attrs(model, subspace), "n": len(batch), "log_prob_unit": "nats"}
     return xr.Dataset(arrays, coords={"skill": list(skills)}, attrs=attrs)
 
 
@@ -161,7 +161,7 @@ def foil_share(
     logits: Float[Tensor, "*rows d_vocab"], answer: Int[Tensor, "*rows"], foil: Int[Tensor, "*rows"]
 ) -> Float[Tensor, "*rows"]:
     """1 where the foil is the most probable token, 0 elsewhere."""
-    return correct(logits, foil).to(logits.dtype)
+    return is_correct(logits, foil).to(logits.dtype)
 
 
 FOIL = Metric(name="foil", unit="share", function=foil_share, higher_is="worse")
@@ -203,11 +203,11 @@ def edit(
     runs: list[Tensor] = []
     for one in edits:
         moves = [_displacement(one, of, pairs, x, other) for of in (subspace, *subspace.shuffled)]
-        runs += [*moves, *turned(subspace, moves[0], n_random, seed)]
-    read = _Edits(model=model, site=subspace.site, metrics=metrics, seed=seed)
+        runs += [*moves, *random_displacements(subspace, moves[0], n_random, seed)]
+    read = _EditedRuns(model=model, site=subspace.site, metrics=metrics, seed=seed)
     pieces = [
         read.values(pairs.select(rows), [move[rows] for move in (*runs, other - x)])
-        for rows in torch.arange(len(pairs), device=x.device).split(read.at_once(pairs))
+        for rows in torch.arange(len(pairs), device=x.device).split(read.n_pairs_at_once(pairs))
     ]
     clean, corrupted, *edited, patched = np.concatenate(pieces, -1)
     values = np.array(edited).reshape(len(edits), -1, *clean.shape)
@@ -229,7 +229,7 @@ def edit(
             "edit": list(edits),
             "prompt": range(len(pairs)),
         },
-        attrs={**described(model, subspace), "pairs": pairs.name, "n": len(pairs)},
+        attrs={**edit_attrs(model, subspace), "pairs": pairs.name, "n": len(pairs)},
     )
 
 
@@ -252,7 +252,7 @@ _COMPARED = 96
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Edits:
+class _EditedRuns:
     """The readings of edited runs: metrics at the scored positions of some pairs."""
 
     model: HookedModel
@@ -260,9 +260,9 @@ class _Edits:
     metrics: Sequence[Metric]
     seed: int
 
-    def at_once(self, pairs: PromptPairs) -> int:
+    def n_pairs_at_once(self, pairs: PromptPairs) -> int:
         """The number of pairs at once, so that what is kept and what is at work fits in the budget."""
-        rows, _ = parts(self.model, pairs.scored, bytes_per_logit=_COMPARED)[0]
+        rows, _ = split_into_passes(self.model, pairs.scored, bytes_per_logit=_COMPARED)[0]
         return rows.stop - rows.start
 
     def values(self, pairs: PromptPairs, moves: Sequence[Tensor]) -> Float[np.ndarray, "run metric prompt"]:
@@ -270,8 +270,8 @@ class _Edits:
         scored = pairs.scored
         clean = torch.cat(
             [
-                normalised(logits_at(self.model, pairs.clean.inputs[rows], some))
-                for rows, some in parts(self.model, scored)
+                to_log_probs(logits_at(self.model, pairs.clean.inputs[rows], some))
+                for rows, some in split_into_passes(self.model, scored)
             ]
         )
         answer, foil = (side[scored][:_TRIED].to(clean.device) for side in (pairs.answer, pairs.foil))
@@ -279,15 +279,15 @@ class _Edits:
             check_metric(metric, clean[:_TRIED], answer, foil, generator=generator(self.seed, "metric"))
 
         def use(logits: Tensor, answer: Tensor, foil: Tensor, number: Tensor) -> dict[str, Tensor]:
-            log_probs = normalised(logits)
+            log_probs = to_log_probs(logits)
             return {
                 str(i): metric(log_probs, answer, foil, clean[number]).double() for i, metric in enumerate(self.metrics)
             }
 
         places = scored.flatten().cumsum(0).view(scored.shape) - 1
         told: Any = {"beside": [pairs.answer, pairs.foil, places], "bytes_per_logit": _COMPARED}
-        unedited = [read_at(self.model, side, scored, use, **told) for side in (pairs.clean, pairs.corrupted)]
-        edited = [displaced(self.model, pairs.clean, self.site, move, scored, use, **told) for move in moves]
+        unedited = [read_logits_at(self.model, side, scored, use, **told) for side in (pairs.clean, pairs.corrupted)]
+        edited = [run_displaced(self.model, pairs.clean, self.site, move, scored, use, **told) for move in moves]
         return np.array([self._mean(run, scored) for run in (*unedited, *edited)])
 
     @staticmethod
@@ -296,7 +296,7 @@ class _Edits:
         return (total / scored.sum(-1)).cpu().numpy()
 
 
-def partners(batch: Batch, latent: str, *, seed: int = 0) -> Int[Tensor, " batch"]:
+def draw_differing_sequences(batch: Batch, latent: str, *, seed: int = 0) -> Int[Tensor, " batch"]:
     """For each sequence another one in which a latent differs, from the seed's stream `partners`.
 
     `batch.select(partners(...))` with the answers that the exchange should lead to as targets is the other side of

@@ -47,7 +47,7 @@ from jaxtyping import Float
 from scipy.stats import rankdata
 from torch import Tensor
 
-from mnemoscope.analyses.patching import asked, labelled, of_edges
+from mnemoscope.analyses.patching import label_edge_sweep, label_sweep, sweep_question
 from mnemoscope.core.batch import Inputs
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.metrics import Metric
@@ -57,29 +57,29 @@ from mnemoscope.core.site import ATTENTION, BY_NEURON, EMBEDDINGS, Edge, Kind, S
 from mnemoscope.interventions.cells import AXES, Grid, grid
 from mnemoscope.interventions.gradients import (
     START,
-    Point,
-    attributed,
+    InterpolationPoint,
+    activation_gradients,
     check_gradient,
-    gradients,
-    prompts_traced,
-    sums,
-    traced,
+    estimate_edges,
+    metric_sums,
+    n_prompts_to_trace,
+    trace_run,
 )
 from mnemoscope.interventions.graph import Embeddings, chosen_edges
 from mnemoscope.interventions.measurement import (
     DIRECTIONS,
-    Answer,
+    CellMetrics,
     Chunk,
     Direction,
     Plan,
-    Question,
-    measured,
+    SweepQuestion,
+    measure_sweep,
 )
-from mnemoscope.interventions.reading import pick_nothing, unembedding
-from mnemoscope.interventions.recordings import RecordedRun, check_numbers
-from mnemoscope.interventions.writing import bypassed, check_written
+from mnemoscope.interventions.reading import pick_nothing, unembed_only
+from mnemoscope.interventions.recordings import RecordedRun, check_no_nan
+from mnemoscope.interventions.writing import bypassed_layers, check_written
 
-Attention = Literal["linear", "recomputed"]
+AttentionMethod = Literal["linear", "recomputed"]
 
 
 def estimate(
@@ -88,7 +88,7 @@ def estimate(
     *,
     kind: Kind,
     over: Sequence[str],
-    attention: Attention = "linear",
+    attention: AttentionMethod = "linear",
     metrics: Sequence[Metric] | None = None,
     directions: Sequence[Direction] = DIRECTIONS,
     only: Mapping[str, Sequence[int]] | None = None,
@@ -102,53 +102,53 @@ def estimate(
     attention is to be recomputed for another kind. Returns what `patch` does; `value` is the metric of the unpatched
     run plus the estimate, so that `effects` applies.
     """
-    question = asked(model, pairs, metrics, directions, max_bytes, seed)
-    one_of("attention", attention, get_args(Attention))
+    question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
+    one_of("attention", attention, get_args(AttentionMethod))
     if attention == "recomputed" and kind not in ("q", "k"):
         raise InputError(f"attention can be recomputed where q or k is patched; leave it linear for {kind}")
     cells = grid(model, kind, over, n_pos=question.n_pos, only=only)
     for written in (cells.kind,) if attention == "linear" else (cells.kind, "pattern"):
         check_written(model, written, cells.layers)
     how = _Estimate(question, cells, attention)
-    n_prompts = prompts_traced(question, n_runs=2)
-    plan = Plan(method="gradients", n_prompts=n_prompts, run=how.run, answers=how.answers)
+    n_prompts = n_prompts_to_trace(question, n_runs=2)
+    plan = Plan(method="gradients", n_prompts=n_prompts, run=how.run, measure_chunk=how.answers)
     done = f"first-order estimate of {kind} of one run in place of that of the other"
-    result = labelled(question, measured(question, len(cells.cells), plan), cells.by_axis, intervention=done)
+    result = label_sweep(question, measure_sweep(question, len(cells.cells), plan), cells.by_axis, intervention=done)
     return result.assign_attrs(gradient="in the unpatched run", attention=attention)
 
 
 class _Estimate:
     """The estimate of every cell from both traced runs of some prompts."""
 
-    def __init__(self, question: Question, cells: Grid, attention: Attention):
+    def __init__(self, question: SweepQuestion, cells: Grid, attention: AttentionMethod):
         self.model, self.read, self.cells, self.attention = question.model, question.read, cells, attention
         self.own = [cells.hook(layer) for layer in cells.layers]
         self.beside = {
             name: Site(kind="resid_post", layer=layer).hook
             for layer, name in zip(cells.layers, self.own, strict=True)
-            if cells.kind == "resid_mid" and bypassed(self.model, [layer])
+            if cells.kind == "resid_mid" and bypassed_layers(self.model, [layer])
         }
         heads = cells.kind in ("q", "k")
         self.patterns = [Site(kind="pattern", layer=layer).hook for layer in cells.layers] if heads else []
 
     def run(self, tokens: Inputs) -> RecordedRun:
         """A forward pass without patches."""
-        run = traced(self.model, tokens, [*self.own, *self.beside.values(), *self.patterns], self.read)
-        check_numbers(run.logits)
+        run = trace_run(self.model, tokens, [*self.own, *self.beside.values(), *self.patterns], self.read)
+        check_no_nan(run.logits)
         return run
 
-    def answers(self, chunk: Chunk[RecordedRun]) -> Iterator[Answer]:
+    def answers(self, chunk: Chunk[RecordedRun]) -> Iterator[CellMetrics]:
         """The metric of the unpatched run plus the estimate."""
         names = self.own if self.attention == "linear" else self.patterns
-        found = [self._gradients(chunk.base, total, names) for total in sums(chunk.reader, chunk.base)]
+        found = [self._gradients(chunk.base, total, names) for total in metric_sums(chunk.reader, chunk.base)]
         terms = self._linear(chunk, found) if self.attention == "linear" else self._recomputed(chunk, found)
         for metric, of_metric in zip(chunk.reader.metrics, terms, strict=True):
             check_gradient(of_metric, metric.name)
-        return chunk.moved(torch.stack([_summed(self.cells, of_metric) for of_metric in terms]))
+        return chunk.add_estimate(torch.stack([_summed(self.cells, of_metric) for of_metric in terms]))
 
     def _gradients(self, run: RecordedRun, total: Tensor, names: Sequence[str]) -> list[Tensor]:
         """Gradients at some hook points; the stream that goes past them counts too."""
-        found = gradients(total, [run[name] for name in (*names, *self.beside.values())])
+        found = activation_gradients(total, [run[name] for name in (*names, *self.beside.values())])
         past = dict(zip(self.beside, found[len(names) :], strict=True))
         return [past.get(name, 0) + gradient for name, gradient in zip(names, found, strict=False)]
 
@@ -170,7 +170,7 @@ class _Estimate:
         base, own = chunk.base, chunk.base[self.own[0]]
         terms = own.new_zeros(len(found), len(self.own), *own.shape[:3])
         for pos in self.cells.by_axis.get("pos", [None]) if self.cells.kind == "k" else [None]:
-            patterns = self._attended(chunk, pos)
+            patterns = self._changed_attention(chunk, pos)
             for metric, of_metric in enumerate(found):
                 for layer, gradient in enumerate(of_metric):
                     moved = (patterns[layer] - base[self.patterns[layer]].detach()) * gradient
@@ -181,7 +181,7 @@ class _Estimate:
                         terms[metric, layer, :, pos or 0] = reduce(moved, shape, "sum", head=own.shape[2])
         return terms
 
-    def _attended(
+    def _changed_attention(
         self, chunk: Chunk[RecordedRun], pos: int | None
     ) -> list[Float[Tensor, "prompt head_index query key"]]:
         """Attention with q or k of the other run, everywhere or at one position, in each layer by itself."""
@@ -199,7 +199,7 @@ class _Estimate:
 
         hooks = [(name, partial(put, name=name)) for name in self.own]
         hooks += [(name, partial(see, name=name)) for name in self.patterns]
-        with unembedding(self.model, pick_nothing):
+        with unembed_only(self.model, pick_nothing):
             self.model.run_with_hooks(chunk.batch.inputs, fwd_hooks=hooks)
         return [found[name] for name in self.patterns]
 
@@ -238,7 +238,7 @@ def attribute_edges(
     a gradient; those without one are refused. Returns what `patch_edges` does; `value` is the metric of the unpatched
     run plus the estimate.
     """
-    question = asked(model, pairs, metrics, directions, max_bytes, seed)
+    question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
     paths = {direction: [{START: float(direction == "noising")}] for direction in directions}
     found = _estimated(question, chosen_edges(model, chosen, embeddings=embeddings), paths)
     return found.assign_attrs(gradient="in the unpatched run")
@@ -272,7 +272,7 @@ def integrate_edges(
     one_of("along", along, get_args(Along))
     in_range("steps", steps, 1, float("inf"))
     shares = [(k + _OFFSETS[rule]) / steps for k in range(steps)]
-    question = asked(model, pairs, metrics, directions, max_bytes, seed)
+    question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
     paths = {direction: _points(model, shares, along, direction) for direction in directions}
     result = _estimated(question, chosen_edges(model, chosen, embeddings=embeddings), paths)
     if chosen is None and along == "inputs":
@@ -280,9 +280,11 @@ def integrate_edges(
     return result.assign_attrs(gradient=f"averaged along {along}", steps=steps, rule=rule)
 
 
-def _estimated(question: Question, edges: Sequence[Edge], paths: Mapping[str, Sequence[Point]]) -> xr.Dataset:
+def _estimated(
+    question: SweepQuestion, edges: Sequence[Edge], paths: Mapping[str, Sequence[InterpolationPoint]]
+) -> xr.Dataset:
     done = "first-order estimate of an edge that carries what its writer wrote in the other run"
-    return of_edges(question, attributed(question, edges, paths), edges, intervention=done)
+    return label_edge_sweep(question, estimate_edges(question, edges, paths), edges, intervention=done)
 
 
 def _unexplained(result: xr.Dataset) -> xr.DataArray:
@@ -294,7 +296,9 @@ def _unexplained(result: xr.Dataset) -> xr.DataArray:
     return xr.where(noising, 1, -1) * (result.corrupted - result.clean) - explained
 
 
-def _points(model: HookedModel, shares: Sequence[float], along: Along, direction: Direction) -> list[Point]:
+def _points(
+    model: HookedModel, shares: Sequence[float], along: Along, direction: Direction
+) -> list[InterpolationPoint]:
     """Shares of the clean run at every point."""
     if along == "inputs":
         return [{START: share} for share in shares]
@@ -336,9 +340,9 @@ def approximation(
         same = name in estimate.value.dims and estimate[name].equals(exact[name])
         if not same:
             raise InputError(f"both results must be over the same {name}; make them with the same arguments")
-    if not _cells(exact):
+    if not _cell_dims(exact):
         raise InputError("both results must have several cells; sweep an axis")
-    effects = [_moved(result).stack(cell=_cells(exact)) for result in (estimate, exact)]
+    effects = [_moved(result).stack(cell=_cell_dims(exact)) for result in (estimate, exact)]
     figures, precision = xr.apply_ufunc(
         lambda guess, truth: (_figures(guess, truth, share), np.array([_precision(guess, truth, n) for n in top])),
         *effects,
@@ -367,7 +371,7 @@ def approximation(
 _NAMES = ("pearson", "spearman", "sign_agreement", "n_above", "slope", "mean_absolute_error", "relative_error")
 
 
-def _cells(result: xr.Dataset) -> list[str]:
+def _cell_dims(result: xr.Dataset) -> list[str]:
     return [str(dim) for dim in result.value.dims if dim not in ("direction", "metric", "prompt")]
 
 

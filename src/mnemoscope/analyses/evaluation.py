@@ -33,16 +33,16 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from mnemoscope.analyses.forward import check_fits, check_task, log_probs, normalised, predicted_vectors, scattered
+from mnemoscope.analyses.forward import check_fits, check_task, log_probs, predicted_vectors, scatter, to_log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.runtime import memoize
 from mnemoscope.core.seeding import generator
-from mnemoscope.core.skills import means
-from mnemoscope.engine.budget import LOG_PROBS, parts
-from mnemoscope.interventions.reading import logits_directly
+from mnemoscope.core.skills import skill_means
+from mnemoscope.engine.budget import LOG_PROBS, split_into_passes
+from mnemoscope.interventions.reading import logits_by_engine
 from mnemoscope.models.subjects import Subject
 
 ALL = "all"
@@ -104,19 +104,21 @@ def evaluate(
     if batch.has_vectors:
         if by != "subgroup":
             raise InputError("vectors are evaluated by part of the answer and position; leave out `by`")
-        return _by_part(model, task, batch, names)
+        return _evaluate_by_part(model, task, batch, names)
     if not isinstance(by, str):
-        return _by_positions(model, task, batch, names, by, chunk or SKILL_CHUNK)
+        return _evaluate_by_positions(model, task, batch, names, by, chunk or SKILL_CHUNK)
     one_of("by", by, ("subgroup", "skill"))
     if task is None:
         raise InputError(f"a task is needed to evaluate by {by}; give one, or sets of positions as `by`")
     if by == "skill":
         skills = {"skill": {ALL: batch.scored, **task.skills(batch)}}
-        return _by_positions(model, task, batch, names, skills, chunk or SKILL_CHUNK).assign_attrs(task=repr(task))
-    return _by_subgroup(model, task, batch, names, chunk or CHUNK, exact or {})
+        return _evaluate_by_positions(model, task, batch, names, skills, chunk or SKILL_CHUNK).assign_attrs(
+            task=repr(task)
+        )
+    return _evaluate_by_subgroup(model, task, batch, names, chunk or CHUNK, exact or {})
 
 
-def _by_subgroup(
+def _evaluate_by_subgroup(
     model: HookedModel,
     task: Task,
     batch: Batch,
@@ -132,7 +134,7 @@ def _by_subgroup(
     for rows, where in _parts(model, batch.scored, references, size):
         share = weights[:, rows, None] * where[:, positions]
         known = {name: predicted[rows] for name, predicted in exact.items()}
-        for name, values in _each(model, task, batch.select(rows), references, where, whole=known).items():
+        for name, values in _measure_places(model, task, batch.select(rows), references, where, whole=known).items():
             sums.add(name, share[:, None], values[..., positions])
     coords = {
         "subgroup": list(groups),
@@ -145,7 +147,7 @@ def _by_subgroup(
     return xr.Dataset({**sums.variables(), **counts}, coords=coords, attrs=attrs)
 
 
-def _by_positions(
+def _evaluate_by_positions(
     model: HookedModel, task: Task | None, batch: Batch, references: Sequence[str], by: Positions, size: int
 ) -> xr.Dataset:
     ((dim, masks),) = by.items()
@@ -153,10 +155,10 @@ def _by_positions(
     tested = torch.stack([mask.to(batch.scored.device) for mask in masks.values()]).any(0)
     found: dict[str, Tensor] = {}
     for rows, where in _parts(model, tested, references, size):
-        for name, values in _each(model, task, batch.select(rows), references, where).items():
+        for name, values in _measure_places(model, task, batch.select(rows), references, where).items():
             everywhere = found.setdefault(name, values.new_full((len(values), *tested.shape), torch.nan))
             everywhere[:, rows] = torch.where(where.to(values.device), values, everywhere[:, rows])
-    arrays = {name: means(values, masks).cpu().numpy() for name, values in found.items()}
+    arrays = {name: skill_means(values, masks).cpu().numpy() for name, values in found.items()}
     own = {name: (dim, arrays[name][0]) for name in ("accuracy", "loss")}
     beside = {name: (("reference", dim), values) for name, values in arrays.items() if name not in own}
     return xr.Dataset(
@@ -167,7 +169,7 @@ def _by_positions(
 
 
 @torch.no_grad()
-def _by_part(model: HookedModel, task: Task | None, batch: Batch, names: Sequence[str]) -> xr.Dataset:
+def _evaluate_by_part(model: HookedModel, task: Task | None, batch: Batch, names: Sequence[str]) -> xr.Dataset:
     outputs, targets = predicted_vectors(model, batch), batch.targets.double()
     positions = batch.scored.any(0).nonzero()[:, 0]
     weights = torch.ones(len(batch)) if batch.weights is None else batch.weights
@@ -265,18 +267,18 @@ def accuracy_by_skill(subject: Subject, *, split: str = "test") -> Mapping[str, 
     skills = subject.task.skills(batch)
     tested = torch.stack([*skills.values(), torch.zeros_like(batch.scored)]).any(0)
     predicted = log_probs(subject.model, subject.task, batch, where=tested)
-    right = metrics.correct(predicted, batch.targets).double()
-    return MappingProxyType(dict(zip(skills, means(right, skills).tolist(), strict=True)))
+    right = metrics.is_correct(predicted, batch.targets).double()
+    return MappingProxyType(dict(zip(skills, skill_means(right, skills).tolist(), strict=True)))
 
 
-def learned(subject: Subject, skills: Sequence[str] | None = None) -> float:
+def lowest_skill_accuracy(subject: Subject, skills: Sequence[str] | None = None) -> float:
     """The smallest accuracy among some skills on unseen mappings (none given: among all), which a gate looks at."""
     found = accuracy_by_skill(subject)
     return float(torch.tensor([found[name] for name in (found if skills is None else skills)]).min())
 
 
 @lru_cache(maxsize=4)
-def sequences(task: Task, *, split: str = "test", subgroup: str = ALL) -> Batch:
+def subgroup_sequences(task: Task, *, split: str = "test", subgroup: str = ALL) -> Batch:
     """All sequences of a subgroup over the mappings of a split, kept for the next time.
 
     Raises InputError where the task has no such subgroup, or cannot enumerate its sequences.
@@ -288,17 +290,17 @@ def sequences(task: Task, *, split: str = "test", subgroup: str = ALL) -> Batch:
 
 
 @memoize
-def evaluated(subject: Subject, *, split: str = "test", subgroup: str = ALL) -> xr.Dataset:
+def evaluate_subject(subject: Subject, *, split: str = "test", subgroup: str = ALL) -> xr.Dataset:
     """The result of `evaluate` for a model on `sequences`."""
     task = subject.task
-    batch = sequences(task, split=split, subgroup=subgroup)
+    batch = subgroup_sequences(task, split=split, subgroup=subgroup)
     return evaluate(subject.model, task, batch, exact=_exact(task, split, subgroup))
 
 
 @lru_cache(maxsize=4)
 def _exact(task: Task, split: str, subgroup: str) -> Mapping[str, Tensor]:
     """The predictions of every exact predictor for `sequences`: models of one task are compared with the same."""
-    batch = sequences(task, split=split, subgroup=subgroup)
+    batch = subgroup_sequences(task, split=split, subgroup=subgroup)
     return {name: task.reference(batch, name) for name in task.references}
 
 
@@ -319,11 +321,11 @@ def _parts(
     model: HookedModel, where: Bool[Tensor, "batch pos"], references: Sequence[str], size: int
 ) -> list[tuple[slice, Bool[Tensor, "rows pos"]]]:
     per_logit = LOG_PROBS + (_COMPARED if references else 0)
-    return parts(model, where, bytes_per_logit=per_logit, most_rows=size)
+    return split_into_passes(model, where, bytes_per_logit=per_logit, most_rows=size)
 
 
 @torch.no_grad()
-def _each(
+def _measure_places(
     model: HookedModel,
     task: Task | None,
     batch: Batch,
@@ -336,12 +338,12 @@ def _each(
 
     `whole`: what `evaluate` gives by subgroup, with what is known of references.
     """
-    predicted = normalised(logits_directly(model, batch.inputs, where))
+    predicted = to_log_probs(logits_by_engine(model, batch.inputs, where))
     predicted = predicted if task is None else predicted[:, : task.d_vocab]
     here = where.to(batch.targets.device)
     targets = batch.targets[here]
     known, by_place = whole or {}, whole is None
-    right = expected_accuracy(predicted, targets) if by_place else metrics.correct(predicted, targets).double()
+    right = expected_accuracy(predicted, targets) if by_place else metrics.is_correct(predicted, targets).double()
     each = {"accuracy": right[None], "loss": -metrics.at_target(predicted, targets)[None]}
     by_reference = []
     for name in references:
@@ -358,7 +360,7 @@ def _each(
         by_reference.append(found)
     if by_reference:
         each |= {name: torch.stack([values[name] for values in by_reference]) for name in by_reference[0]}
-    return {name: torch.stack([scattered(row, where) for row in rows]) for name, rows in each.items()}
+    return {name: torch.stack([scatter(row, where) for row in rows]) for name, rows in each.items()}
 
 
 def expected_accuracy(

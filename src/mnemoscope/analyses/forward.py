@@ -13,11 +13,11 @@ from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, Task, evaluation_mode, reads_vectors
 from mnemoscope.core.skills import Skills
-from mnemoscope.engine.architecture import identity
-from mnemoscope.engine.budget import LOG_PROBS, check_result, parts
+from mnemoscope.engine.architecture import parameter_key
+from mnemoscope.engine.budget import LOG_PROBS, check_result_bytes, split_into_passes
 from mnemoscope.engine.pointwise import log_softmax
-from mnemoscope.interventions.reading import logits_at, logits_directly
-from mnemoscope.interventions.recordings import check_numbers
+from mnemoscope.interventions.reading import logits_at, logits_by_engine
+from mnemoscope.interventions.recordings import check_no_nan
 
 
 def check_fits(model: HookedModel, *batches: Batch, vectors: bool = False) -> None:
@@ -43,7 +43,7 @@ def _check_weights(model: HookedModel) -> None:
     """Refuse weights that hold NaN; checked once until the weights change, since it takes as long as a pass."""
     params = dict(model.named_parameters())
     tracked = not any(weight.is_inference() for weight in params.values())  # such tensors do not tell of changes
-    state = identity(params) if tracked else None
+    state = parameter_key(params) if tracked else None
     if state is not None and _WITHOUT_NAN.get(model) == state:
         return
     for name, weight in params.items():
@@ -102,7 +102,7 @@ Outcome = Callable[..., Mapping[str, Tensor]]
 
 
 @torch.no_grad()
-def read_at(
+def read_logits_at(
     model: HookedModel,
     batch: Batch,
     where: Bool[Tensor, "batch pos"],
@@ -123,15 +123,15 @@ def read_at(
     """
     found: dict[str, list[Tensor]] = {}
     told = [batch.targets] if beside is None else beside
-    for rows, some in parts(model, where, max_bytes=max_bytes, kept=kept, bytes_per_logit=bytes_per_logit):
+    for rows, some in split_into_passes(model, where, max_bytes=max_bytes, kept=kept, bytes_per_logit=bytes_per_logit):
         logits = run(rows, some) if run else logits_at(model, batch.inputs[rows], some)
         here = [values[rows][some.to(values.device)].to(logits.device) for values in told]
         for name, values in use(logits, *here).items():
             found.setdefault(name, []).append(values)
-    return {name: scattered(torch.cat(values), where) for name, values in found.items()}
+    return {name: scatter(torch.cat(values), where) for name, values in found.items()}
 
 
-def scattered(values: Float[Tensor, "place ..."], where: Bool[Tensor, "batch pos"]) -> Float[Tensor, "batch pos ..."]:
+def scatter(values: Float[Tensor, "place ..."], where: Bool[Tensor, "batch pos"]) -> Float[Tensor, "batch pos ..."]:
     """Put the numbers of some places where they belong, and NaN elsewhere."""
     result = values.new_full((*where.shape, *values.shape[1:]), torch.nan)
     result[where.to(values.device)] = values
@@ -147,7 +147,7 @@ def predicted_vectors(model: HookedModel, batch: Batch) -> Float[Tensor, "batch 
     check_fits(model, batch, vectors=True)
     with evaluation_mode(model):
         found = torch.cat([model(chunk) for chunk in batch.inputs.split(CHUNK)]).double()
-    check_numbers(found)
+    check_no_nan(found)
     return found
 
 
@@ -188,12 +188,12 @@ def log_probs(
     if where is None:
         where = torch.ones(batch.inputs.shape[:2], dtype=torch.bool, device=batch.inputs.device)
     way_out = "take fewer sequences, or an analysis that reads scored positions only, such as evaluate"
-    check_result("log-probabilities of all tokens at all positions", 8 * where.numel() * task.d_vocab, way_out)
+    check_result_bytes("log-probabilities of all tokens at all positions", 8 * where.numel() * task.d_vocab, way_out)
     chunks = [
-        normalised(logits_directly(model, batch.inputs[rows], some))[:, : task.d_vocab].clone()
-        for rows, some in parts(model, where)
+        to_log_probs(logits_by_engine(model, batch.inputs[rows], some))[:, : task.d_vocab].clone()
+        for rows, some in split_into_passes(model, where)
     ]
-    return scattered(torch.cat(chunks), where)
+    return scatter(torch.cat(chunks), where)
 
 
 def answer_scores(
@@ -203,14 +203,14 @@ def answer_scores(
 
     Refuses NaN.
     """
-    log_probs = normalised(logits)
+    log_probs = to_log_probs(logits)
     return {
-        "accuracy": metrics.correct(log_probs, targets).double(),
+        "accuracy": metrics.is_correct(log_probs, targets).double(),
         "log_prob": metrics.at_target(log_probs, targets),
     }
 
 
-def normalised(logits: Float[Tensor, "*rows d_vocab"]) -> Float[Tensor, "*rows d_vocab"]:
+def to_log_probs(logits: Float[Tensor, "*rows d_vocab"]) -> Float[Tensor, "*rows d_vocab"]:
     """Log-probabilities from logits, in float64; raises InputError where these hold NaN."""
     result = log_softmax(logits.double())
     if result.isnan().any():

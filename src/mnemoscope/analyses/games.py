@@ -55,13 +55,13 @@ from mnemoscope.core.intervention import LowRank, Removal, removal
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
-from mnemoscope.core.skills import Places
-from mnemoscope.engine.budget import LOG_PROBS, output_width, parts, rows_at_once
+from mnemoscope.core.skills import SkillPlaces
+from mnemoscope.engine.budget import LOG_PROBS, n_rows_at_once, output_width, split_into_passes
 from mnemoscope.interventions.graph import check_exists
 from mnemoscope.interventions.reading import logits_at
-from mnemoscope.interventions.recordings import Recordings, recorded
-from mnemoscope.interventions.replacements import change, region
-from mnemoscope.interventions.writing import check_written, writing
+from mnemoscope.interventions.recordings import Recordings, record_activations
+from mnemoscope.interventions.replacements import make_replacer, region
+from mnemoscope.interventions.writing import check_written, complete_hooks
 
 MAX_EXACT = 12
 """Players up to which every coalition is played: 4,096 of them."""
@@ -77,12 +77,12 @@ def coalitions(n: int) -> Bool[Tensor, "coalition player"]:
     return (torch.arange(2**n)[:, None] >> torch.arange(n) & 1).bool()
 
 
-def pairs(n: int) -> Int[Tensor, "pair 2"]:
+def player_pairs(n: int) -> Int[Tensor, "pair 2"]:
     """Every pair of players once, in the order of the results."""
     return torch.combinations(torch.arange(n))
 
 
-def exact(play: Play, n: int, *, interactions: bool = True) -> Float[Tensor, "index outcome"]:
+def exact_values(play: Play, n: int, *, interactions: bool = True) -> Float[Tensor, "index outcome"]:
     """Shapley values of `n` players and, after them, the interactions of their pairs; every coalition is played."""
     who, weights = coalitions(n), _value_weights(n)
     if interactions:
@@ -99,22 +99,22 @@ def _value_weights(n: int) -> Float[Tensor, "player coalition"]:
 
 
 def _interaction_weights(n: int) -> Float[Tensor, "pair coalition"]:
-    there, (first, second) = coalitions(n), pairs(n).T
+    there, (first, second) = coalitions(n), player_pairs(n).T
     i, j = there.T[first], there.T[second]
     before = there.sum(1) - i.long() - j.long()
     weight = [factorial(s) * factorial(n - s - 2) / factorial(n - 1) for s in range(n - 1)]
     return torch.tensor(weight, dtype=torch.double)[before] * torch.where(i == j, 1.0, -1.0)
 
 
-def samples(
+def sample_values(
     play: Play, n: int, *, n_samples: int, seed: int, interactions: bool = True
 ) -> Iterator[Float[Tensor, "index outcome"]]:
     """Independent unbiased estimates, each from one square of orders of the seed's stream `orders`.
 
     Yields Shapley values of the players and, after them, the interactions of their pairs, which double the coalitions.
     """
-    square, stream = orders(n), generator(seed, "orders")
-    first, second = pairs(n).T
+    square, stream = latin_square(n), generator(seed, "orders")
+    first, second = player_pairs(n).T
     number = torch.full(square.shape, len(first))  # the last one is thrown away: neighbours of who adds nothing
     number[first, second] = number[second, first] = torch.arange(len(first))
     for _ in range(n_samples):
@@ -132,7 +132,7 @@ def samples(
         yield result
 
 
-def orders(n: int) -> Int[Tensor, "row place"]:
+def latin_square(n: int) -> Int[Tensor, "row place"]:
     """A row-complete Latin square of `n` players, or `n` + 1: from its number each row zigzags, 0, 1, -1, 2, -2, ..."""
     size = n + n % 2
     place = torch.arange(size)
@@ -140,7 +140,7 @@ def orders(n: int) -> Int[Tensor, "row place"]:
     return (torch.arange(size)[:, None] + zigzag) % size
 
 
-def spread(
+def error_and_margin(
     by_sample: Float[Tensor, "sample *outcome"],
 ) -> tuple[Float[Tensor, "*outcome"], Float[Tensor, "*outcome"]]:
     """Standard error of the mean over samples, and half the width of its 95 % interval by Student's t."""
@@ -184,7 +184,7 @@ class _Point:
     parts: Float[Tensor, "part part_row ..."]
     players: Int[Tensor, " part"]
 
-    def removed(
+    def remove(
         self, activation: Float[Tensor, "_ ..."], rows: Int[Tensor, " some"], absent: Float[Tensor, "coalition player"]
     ) -> Float[Tensor, "rows ..."]:
         """The activation without those who are absent, in each coalition's copy of the rows."""
@@ -196,12 +196,12 @@ class _Point:
 
 
 @torch.no_grad()
-def play_of(
+def make_game(
     model: HookedModel,
     batch: Batch,
     *,
     players: Mapping[str, Sequence[Site]],
-    places: Places,
+    places: SkillPlaces,
     kind: Removal,
     source: Named[Batch],
     within: str | None = None,
@@ -229,11 +229,11 @@ def play_of(
         numbers = torch.arange(rows.start, rows.stop, device=batch.inputs.device)
 
         def hook_for(point: _Point) -> Any:
-            return lambda activation, hook: point.removed(activation, numbers, absent)
+            return lambda activation, hook: point.remove(activation, numbers, absent)
 
         def run(inputs: Tensor) -> Tensor:
             removing = [(name, hook_for(point)) for name, point in points.items()]
-            with writing(model, removing) as hooks, model.hooks(fwd_hooks=hooks):
+            with complete_hooks(model, removing) as hooks, model.hooks(fwd_hooks=hooks):
                 return model(inputs)
 
         n, target = len(there), batch.targets[rows][where]
@@ -244,10 +244,10 @@ def play_of(
     @torch.no_grad()
     def play(coalitions: Bool[Tensor, "coalition player"]) -> Float[Tensor, "coalition outcome"]:
         passes = []
-        for rows, where in parts(model, tested, max_bytes=max_bytes, kept=held):
+        for rows, where in split_into_passes(model, tested, max_bytes=max_bytes, kept=held):
             n_rows, logits = len(where), int(where.sum(1).max()) * LOG_PROBS * output_width(model)
             room = None if max_bytes is None else max_bytes - held
-            fitting = rows_at_once(model, where.shape[1], kept=logits, max_bytes=room)
+            fitting = n_rows_at_once(model, where.shape[1], kept=logits, max_bytes=room)
             chunks = coalitions.split(max(1, fitting // n_rows))
             passes.append(torch.cat([chunk(rows, where, there) for there in chunks]))
         return torch.cat(passes, -1).flatten(1)
@@ -272,11 +272,11 @@ def _points(
                 raise InputError(f"{site} is held by no hook point and cannot be a player; take z instead")
             check_written(model, site.kind, [site.layer])
             at.setdefault(site.hook, []).append((number, site))
-    shapes, recordings, points = recorded(model, batch.select(slice(0, 1)), at), Recordings(model), {}
+    shapes, recordings, points = record_activations(model, batch.select(slice(0, 1)), at), Recordings(model), {}
     for name, sites in at.items():
         intervention = removal(kind, sites[0][1], source, within)
         assert not isinstance(intervention, LowRank)
-        new = change(intervention, batch, recordings, seed)(shapes[name])
+        new = make_replacer(intervention, batch, recordings, seed)(shapes[name])
         masks = torch.broadcast_tensors(*(region(site, batch, shapes[name]) for _, site in sites))
         points[name] = _Point(
             new=new if new.ndim == shapes[name].ndim else new[None],

@@ -45,13 +45,13 @@ from mnemoscope.core.numerics import factored_eigenvalues, factored_singular_val
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 
-Through = Literal["Q", "K", "V"]
-THROUGH: tuple[Through, ...] = ("Q", "K", "V")
+CompositionKind = Literal["Q", "K", "V"]
+COMPOSITION_KINDS: tuple[CompositionKind, ...] = ("Q", "K", "V")
 
 
 @torch.no_grad()
 def composition(
-    model: HookedModel, *, through: Sequence[Through] = THROUGH, n_random: int = 500, seed: int = 0
+    model: HookedModel, *, through: Sequence[CompositionKind] = COMPOSITION_KINDS, n_random: int = 500, seed: int = 0
 ) -> xr.Dataset:
     """Composition scores of all pairs of heads in different layers, beside those of randomly turned matrices.
 
@@ -66,7 +66,7 @@ def composition(
     """
     in_range("n_random", n_random, 2, float("inf"))
     for letter in through:
-        one_of("an entry of through", letter, THROUGH)
+        one_of("an entry of through", letter, COMPOSITION_KINDS)
     weights = effective_weights(model)
     n_layers, n_heads = weights.W_Q.shape[:2]
     if n_layers < 2:
@@ -99,7 +99,7 @@ def composed_circuit(
     *,
     writer: tuple[int, int],
     reader: tuple[int, int],
-    through: Through,
+    through: CompositionKind,
     tokens: Sequence[int] | None = None,
 ) -> xr.DataArray:
     """The token circuit of a path through two heads: the reader's, where one side has gone through the writer.
@@ -112,7 +112,7 @@ def composed_circuit(
     layer, or there are more than 4096 tokens. Returns the circuit over (query_token, key_token) in attention scores, or
     (source_token, logit) in logits; sigmas are left out.
     """
-    one_of("through", through, THROUGH)
+    one_of("through", through, COMPOSITION_KINDS)
     for name, (layer, head) in (("writer", writer), ("reader", reader)):
         in_range(f"the layer of {name}", layer, 0, model.cfg.n_layers - 1)
         in_range(f"the head of {name}", head, 0, model.cfg.n_heads - 1)
@@ -149,7 +149,7 @@ def _random_corners(weights: EffectiveWeights, n: int, seed: int) -> Float[Tenso
 
 
 def _all_pairs(
-    weights: EffectiveWeights, through: Through, corners: Float[Tensor, "random rank rank"]
+    weights: EffectiveWeights, through: CompositionKind, corners: Float[Tensor, "random rank rank"]
 ) -> dict[str, Float[Tensor, "writer reader"]]:
     """Scores and baselines of all pairs, those in the wrong order included."""
     output, value = weights.W_O.flatten(0, 1), weights.W_V.flatten(0, 1)
@@ -168,9 +168,9 @@ def _all_pairs(
     return {"score": score, "baseline_mean": mean, "baseline_sd": sd, "z": (score - mean) / sd, "share_below": below}
 
 
-Circuit = Literal["OV", "QK"]
+CircuitKind = Literal["OV", "QK"]
 Basis = Literal["token", "residual"]
-CIRCUITS: tuple[Circuit, ...] = ("OV", "QK")
+CIRCUIT_KINDS: tuple[CircuitKind, ...] = ("OV", "QK")
 BASES: tuple[Basis, ...] = ("token", "residual")
 
 
@@ -198,18 +198,18 @@ def spectra(
     chosen = _tokens(weights, tokens) if basis == "token" else None
     read = {"singular_value": factored_singular_values, "eigenvalue": factored_eigenvalues}
     cells: dict[str, list[Tensor]] = {name: [] for name in read}
-    for circuit, index in product(CIRCUITS, range(len(weights.layers))):
-        left, right = factors(weights, circuit, index, chosen, centred)
+    for circuit, index in product(CIRCUIT_KINDS, range(len(weights.layers))):
+        left, right = circuit_factors(weights, circuit, index, chosen, centred)
         for name, values in read.items():
             cells[name].append(values(left, right).cpu())
-    stacked = {name: torch.stack(both).unflatten(0, (len(CIRCUITS), -1)) for name, both in cells.items()}
+    stacked = {name: torch.stack(both).unflatten(0, (len(CIRCUIT_KINDS), -1)) for name, both in cells.items()}
     dims = ("circuit", "layer", "head")
     return xr.Dataset(
         {
             **{name: ((*dims, "index"), array.numpy()) for name, array in stacked.items()},
             "sign_score": (dims, sign_score(stacked["eigenvalue"]).numpy()),
         },
-        coords={"circuit": list(CIRCUITS), **weights.coords},
+        coords={"circuit": list(CIRCUIT_KINDS), **weights.coords},
         attrs=_attrs(weights, chosen, centred),
     )
 
@@ -218,7 +218,7 @@ def spectra(
 def singular_tokens(
     model: HookedModel,
     *,
-    circuit: Circuit,
+    circuit: CircuitKind,
     layer: int,
     head: int,
     n_vectors: int = 3,
@@ -236,12 +236,12 @@ def singular_tokens(
         left weight a raises a logit with right weight b by a * b * singular value. The sign that both sides share is
         such that the largest left weight is positive. Rows are centred, as in `spectra`.
     """
-    one_of("circuit", circuit, CIRCUITS)
+    one_of("circuit", circuit, CIRCUIT_KINDS)
     in_range("layer", layer, 0, model.cfg.n_layers - 1)
     in_range("head", head, 0, model.cfg.n_heads - 1)
     weights = effective_weights(model, [layer])
     chosen = _tokens(weights, tokens)
-    left, s, right = (side[head] for side in factored_svd(*factors(weights, circuit, 0, chosen, centred=True)))
+    left, s, right = (side[head] for side in factored_svd(*circuit_factors(weights, circuit, 0, chosen, centred=True)))
     in_range("n_vectors", n_vectors, 1, len(s))
     in_range("n_tokens", n_tokens, 1, len(chosen))
     vectors = torch.stack([left, right]).mT[:, :n_vectors]
@@ -258,8 +258,8 @@ def singular_tokens(
     )
 
 
-def factors(
-    weights: EffectiveWeights, circuit: Circuit, index: int, tokens: Sequence[int] | None, centred: bool
+def circuit_factors(
+    weights: EffectiveWeights, circuit: CircuitKind, index: int, tokens: Sequence[int] | None, centred: bool
 ) -> tuple[Float[Tensor, "head_index row rank"], Float[Tensor, "head_index rank column"]]:
     """Left and right factor of a circuit of one layer: between tokens, or of the residual stream without them."""
     qk = circuit == "QK"
@@ -311,7 +311,7 @@ def copying(
     scores = spectra(model, tokens=tokens, layers=layers)
     weights = effective_weights(model, layers)
     chosen = chosen_indices("tokens", tokens, len(weights.W_E))
-    factored = (factors(weights, "OV", index, chosen, centred=True) for index in range(len(weights.layers)))
+    factored = (circuit_factors(weights, "OV", index, chosen, centred=True) for index in range(len(weights.layers)))
     own = torch.stack([_own_extremes(left, right) for left, right in factored])
     return xr.Dataset(
         {

@@ -47,15 +47,15 @@ from mnemoscope.analyses.head_weights import (
     EffectiveWeights,
     Normalisation,
     Sigmas,
-    described,
     effective_weights,
     frozen_sigmas,
+    normalisation_attrs,
     ov_circuits,
     qk_circuits,
-    recorded,
-    row_weight,
+    record_attention,
+    sequence_weights,
 )
-from mnemoscope.analyses.residual import chunks
+from mnemoscope.analyses.residual import split_sequences_by_memory
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import removal
@@ -68,8 +68,8 @@ from mnemoscope.interventions.run import run_at
 _ALONE = tuple(product(("token", "pos", "bias"), ("token", "pos")))
 PARTS = ("all", *(f"{query}_{key}" for query, key in _ALONE), "uniform")
 """The parts that scores are predicted from; those that all keys share are not among them."""
-Removal = Literal["zero", "mean"]
-REMOVALS: tuple[Removal, ...] = ("zero", "mean")
+PredictedRemoval = Literal["zero", "mean"]
+PREDICTED_REMOVALS: tuple[PredictedRemoval, ...] = ("zero", "mean")
 READS = ("circuit", "direct")
 _COMPARED = 30
 """Numbers that are in memory for a logit whose predicted and actual changes are compared."""
@@ -118,12 +118,19 @@ def predict_patterns(
         raise InputError(f"batch must hold sequences of at least two tokens; got shape {tuple(batch.inputs.shape)}")
     at = batch if at is None else at
     frozen = None if normalisation == "actual" else frozen_sigmas(model, weights, normalisation, at)
-    rows = chunks(model, batch, 2 * len(PARTS) * model.cfg.n_heads * batch.inputs.shape[1] ** 2, MAX_BYTES)
+    rows = split_sequences_by_memory(
+        model, batch, 2 * len(PARTS) * model.cfg.n_heads * batch.inputs.shape[1] ** 2, MAX_BYTES
+    )
     totals = torch.stack([_pattern_sums(model, weights, batch.select(some), frozen) for some in rows]).sum(0).cpu()
     kl, top, n_queries = totals[4:]
     measured = fit(totals[:4]) | {"kl": kl / n_queries, "top_agreement": top / n_queries}
     del measured["slope"]
-    attrs = {"unit": "attention score", "kl_unit": "nats", "n": len(batch), **described(weights, normalisation, at)}
+    attrs = {
+        "unit": "attention score",
+        "kl_unit": "nats",
+        "n": len(batch),
+        **normalisation_attrs(weights, normalisation, at),
+    }
     return _dataset(measured, {**weights.coords, "part": list(PARTS)}, attrs)
 
 
@@ -133,7 +140,7 @@ def predict_removal(
     batch: Batch,
     *,
     reference: Batch | None = None,
-    kinds: Sequence[Removal] = REMOVALS,
+    kinds: Sequence[PredictedRemoval] = PREDICTED_REMOVALS,
     normalisation: Normalisation = "linearised",
     at: Batch | None = None,
     layers: Sequence[int] | None = None,
@@ -152,7 +159,7 @@ def predict_removal(
     """
     one_of("normalisation", normalisation, NORMALISATIONS)
     for kind in kinds:
-        one_of("an entry of kinds", kind, REMOVALS)
+        one_of("an entry of kinds", kind, PREDICTED_REMOVALS)
     weights = effective_weights(model, layers)
     reference = batch if reference is None else reference
     if weights.W_pos is None:
@@ -175,7 +182,7 @@ def predict_removal(
     source = Named(name="reference", value=reference)
     for rows in _rows(model, weights, batch, int(batch.scored.sum(1).max())):
         chunk, where = batch.select(rows), batch.scored[rows]
-        weight = row_weight(chunk)[where.nonzero()[:, 0].cpu()]
+        weight = sequence_weights(chunk)[where.nonzero()[:, 0].cpu()]
         clean = run_at(model, chunk, [], where).double()
         reads, sigmas = _reads(model, weights, chunk, frozen)
         for (number, kind), (index, layer), head in product(enumerate(kinds), enumerate(weights.layers), heads):
@@ -188,7 +195,7 @@ def predict_removal(
     del measured["share"]
     attrs = {"unit": "logit", "n": len(batch), "n_reference": len(reference)}
     coords = {"kind": list(kinds), **weights.coords, "read": list(READS)}
-    return _dataset(measured, coords, {**attrs, **described(weights, normalisation, at)})
+    return _dataset(measured, coords, {**attrs, **normalisation_attrs(weights, normalisation, at)})
 
 
 def fit_sums(
@@ -229,18 +236,18 @@ def _pattern_sums(
     model: HookedModel, weights: EffectiveWeights, batch: Batch, frozen: Sigmas | None
 ) -> Float[Tensor, "7 layer head_index part"]:
     """Sums over the sequences, queries and keys of a chunk."""
-    cache, sigmas = recorded(model, weights, batch, ("q", "k"), frozen)
+    cache, sigmas = record_attention(model, weights, batch, ("q", "k"), frozen)
     n_pos = batch.inputs.shape[1]
     allowed = torch.ones(n_pos, n_pos, dtype=torch.bool, device=weights.W_E.device)
     if model.cfg.attention_dir == "causal":
         allowed = allowed.tril()
-    count = row_weight(batch).to(weights.W_E)[:, None] * batch.real.to(weights.W_E)
+    count = sequence_weights(batch).to(weights.W_E)[:, None] * batch.real.to(weights.W_E)
     by_layer = []
     for index, layer in enumerate(weights.layers):
         query, key = (cache[f"blocks.{layer}.attn.hook_{kind}"].permute(2, 0, 1, 3) for kind in "qk")
         actual = query @ key.mT / weights.attn_scale[index]
         predicted = _predicted_scores(weights, index, batch, sigmas.layer[..., index])
-        parts = [_compared(actual, predicted[part].expand_as(actual), allowed, count) for part in PARTS]
+        parts = [_agreement_sums(actual, predicted[part].expand_as(actual), allowed, count) for part in PARTS]
         by_layer.append(torch.stack(parts, -1))
     return torch.stack(by_layer, 1)
 
@@ -261,7 +268,7 @@ def _predicted_scores(
     return {"all": total, **alone, "uniform": torch.zeros_like(total)}
 
 
-def _compared(
+def _agreement_sums(
     actual: Float[Tensor, "head_index batch query key"],
     predicted: Float[Tensor, "head_index batch query key"],
     allowed: Bool[Tensor, "query key"],
@@ -286,7 +293,7 @@ def _rows(model: HookedModel, weights: EffectiveWeights, batch: Batch, n_read: i
     """Runs of sequences: logits at the positions that are read, and patterns and z of all heads, are held at a time."""
     n_pos, n_heads = batch.inputs.shape[1], len(weights.layers) * model.cfg.n_heads
     activations = n_pos * n_heads * (n_pos + 4 * weights.W_Q.shape[-1])
-    return chunks(model, batch, activations + n_read * _COMPARED * weights.W_U.shape[1], MAX_BYTES)
+    return split_sequences_by_memory(model, batch, activations + n_read * _COMPARED * weights.W_U.shape[1], MAX_BYTES)
 
 
 def _reads(
@@ -294,7 +301,7 @@ def _reads(
 ) -> tuple[Float[Tensor, "read layer batch pos head_index d_head"], Sigmas]:
     """The z of every head, predicted from the embeddings and actual; and what sigmas were used."""
     assert weights.W_pos is not None
-    cache, sigmas = recorded(model, weights, batch, ("pattern", "z"), frozen)
+    cache, sigmas = record_attention(model, weights, batch, ("pattern", "z"), frozen)
     embedded = weights.W_E[batch.inputs] + weights.W_pos[: batch.inputs.shape[1]]
     predicted, actual = [], []
     for index, layer in enumerate(weights.layers):
@@ -311,7 +318,7 @@ def _mean_reads(
 ) -> Float[Tensor, "read layer 1 pos head_index d_head"]:
     total, n = torch.zeros((), dtype=torch.double), 0.0
     for chunk in (reference.select(rows) for rows in _rows(model, weights, reference, 0)):
-        count = row_weight(chunk).to(weights.W_E)
+        count = sequence_weights(chunk).to(weights.W_E)
         reads, _ = _reads(model, weights, chunk, frozen)
         total = total + torch.einsum("b,rlbphd->rlphd", count, reads)
         n += float(count.sum())

@@ -36,7 +36,7 @@ from torch import Tensor
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.interventions.reading import pick_nothing, unembedding
+from mnemoscope.interventions.reading import pick_nothing, unembed_only
 
 _NOT_LINEAR = {
     "use_qk_norm": "normalises queries and keys",
@@ -202,7 +202,7 @@ class Sigmas:
 
 
 @torch.no_grad()
-def recorded(
+def record_attention(
     model: HookedModel,
     weights: EffectiveWeights,
     batch: Batch,
@@ -216,7 +216,7 @@ def recorded(
     streams = [f"blocks.{layer}.hook_resid_pre" for layer in weights.layers]
     streams.append(f"blocks.{model.cfg.n_layers - 1}.hook_resid_post")
     names = {f"blocks.{layer}.attn.hook_{kind}" for layer in weights.layers for kind in kinds}.union(streams)
-    with unembedding(model, pick_nothing):
+    with unembed_only(model, pick_nothing):
         _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name in names)
     for name in names:
         if not cache[name].isfinite().all():
@@ -239,20 +239,24 @@ def frozen_sigmas(
         return Sigmas(layer=ones, final=ones[..., 0])
     if at is None:
         raise InputError("normalisation='linearised' needs the batch at which sigma is frozen; pass at=batch")
-    _, actual = recorded(model, weights, at)
+    _, actual = record_attention(model, weights, at)
     real = at.real.to(actual.final)  # every sequence counts by its weight, however long it is
-    share = (row_weight(at) / row_weight(at).sum()).to(actual.final)[:, None] * real / real.sum(1, keepdim=True)
+    share = (
+        (sequence_weights(at) / sequence_weights(at).sum()).to(actual.final)[:, None] * real / real.sum(1, keepdim=True)
+    )
 
     layer, final = (torch.einsum("bp,bp...->...", share, sigma)[None, None] for sigma in (actual.layer, actual.final))
     return Sigmas(layer=layer, final=final)
 
 
-def row_weight(batch: Batch) -> Float[Tensor, " batch"]:
+def sequence_weights(batch: Batch) -> Float[Tensor, " batch"]:
     """The weight of each sequence: its probability, or one."""
     return torch.ones(len(batch), dtype=torch.double) if batch.weights is None else batch.weights.double()
 
 
-def described(weights: EffectiveWeights, normalisation: Normalisation, at: Batch | None) -> dict[str, str | int]:
+def normalisation_attrs(
+    weights: EffectiveWeights, normalisation: Normalisation, at: Batch | None
+) -> dict[str, str | int]:
     """Attributes of a result: what was done about normalisation."""
     words = {
         "folded": "sigma left out",
@@ -314,7 +318,8 @@ def qk_circuits(
         variables[f"{query}_{key}"] = array.squeeze([name for name in array.dims if str(name).endswith("bias")])
     coords = {f"{side}_{part}": chosen for side in ("query", "key") for part, (chosen, _) in sources.items()}
     return _dataset(weights, variables, coords, sigma).assign_attrs(
-        unit="attention score (divided by attn_scale, before the softmax)", **described(weights, normalisation, at)
+        unit="attention score (divided by attn_scale, before the softmax)",
+        **normalisation_attrs(weights, normalisation, at),
     )
 
 
@@ -355,7 +360,7 @@ def ov_circuits(
     variables["bias_logit"] = xr.DataArray(bias.cpu().numpy(), dims=("layer", "head", "logit"))
     coords = {f"source_{part}": chosen for part, (chosen, _) in sources.items()} | {"logit": outputs}
     return _dataset(weights, variables, coords, sigma).assign_attrs(
-        unit="logit, up to a constant", sigma_final=float(final), **described(weights, normalisation, at)
+        unit="logit, up to a constant", sigma_final=float(final), **normalisation_attrs(weights, normalisation, at)
     )
 
 

@@ -40,9 +40,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope.analyses.ablation import heads_and_mlps
-from mnemoscope.analyses.forward import check_fits, normalised
+from mnemoscope.analyses.forward import check_fits, to_log_probs
 from mnemoscope.core.batch import Batch, Named
-from mnemoscope.core.causal import CausalModel, best
+from mnemoscope.core.causal import CausalModel, most_probable
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import Patch
 from mnemoscope.core.metrics import kl_divergence
@@ -50,12 +50,12 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
-from mnemoscope.engine.budget import LOG_PROBS, output_width, rows_at_once
-from mnemoscope.interventions.measurement import weights_of
+from mnemoscope.engine.budget import LOG_PROBS, n_rows_at_once, output_width
+from mnemoscope.interventions.measurement import weight_processing
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.run import run_at
 
-OVER = ("all", "changing", "kept")
+PAIR_SETS = ("all", "changing", "kept")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,10 +69,10 @@ class Counterfactuals:
     after: Float[Tensor, "pair d_vocab"]
 
     @property
-    def over(self) -> dict[str, Bool[Tensor, " pair"]]:
+    def pair_sets(self) -> dict[str, Bool[Tensor, " pair"]]:
         """The pairs that count as `all`, `changing` and `kept`."""
         kept = (self.before - self.after).abs().amax(1) < 1e-9
-        changing = ~(best(self.before) & best(self.after)).any(1)
+        changing = ~(most_probable(self.before) & most_probable(self.after)).any(1)
         return {"all": torch.ones_like(kept), "changing": changing, "kept": kept}
 
 
@@ -104,20 +104,20 @@ def counterfactuals(causal: CausalModel, pairs: PromptPairs, variable: str, d_vo
     )
 
 
-def arbitrary(sets: Sequence[Counterfactuals], *, seed: int = 0) -> list[Counterfactuals]:
+def arbitrary_answers(sets: Sequence[Counterfactuals], *, seed: int = 0) -> list[Counterfactuals]:
     """The same pairs, the changing ones with an arbitrary answer.
 
     The sets are of one variable and share one function, drawn from the seed's stream `arbitrary answers`. Raises
     InputError where fewer than three answers exclude each other, so that none is left to say.
     """
-    changing = [wanted.over["changing"] for wanted in sets]
+    changing = [wanted.pair_sets["changing"] for wanted in sets]
     before, after = (
         torch.cat([getattr(wanted, side)[rows] for wanted, rows in zip(sets, changing, strict=True)])
         for side in ("before", "after")
     )
     kinds, kind = torch.cat((before, after)).unique(dim=0, return_inverse=True)
     changes, which = kind.view(2, -1).unique(dim=1, return_inverse=True)
-    apart = (best(kinds).double() @ best(kinds).double().T == 0).double()
+    apart = (most_probable(kinds).double() @ most_probable(kinds).double().T == 0).double()
     allowed = apart[changes[0]] * apart[changes[1]]
     if not len(before) or not allowed.any(1).all():
         raise InputError(
@@ -137,14 +137,14 @@ MEASURES = ("iia", "mass", "kl")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subspace:
+class SubspacePlace:
     """Part of a site, spanned by the rows of `basis`, directions of the site's width."""
 
     site: Site
     basis: Named[Tensor]
 
 
-Places = Mapping[str, Sequence[Site | Subspace]]
+PlaceSets = Mapping[str, Sequence[Site | SubspacePlace]]
 """Name to what is exchanged together."""
 
 
@@ -153,7 +153,7 @@ def interchange_accuracy(
     causal: CausalModel,
     pairs: PromptPairs,
     *,
-    places: Places | None = None,
+    places: PlaceSets | None = None,
     variables: Sequence[str] | None = None,
     answers: Answers = "causal model",
     seed: int = 0,
@@ -191,23 +191,23 @@ def interchange_accuracy(
     one_of("answers", answers, get_args(Answers))
     wanted = [counterfactuals(causal, pairs, variable, d_vocab) for variable in chosen]
     if answers == "arbitrary":
-        wanted = [arbitrary([one], seed=seed)[0] for one in wanted]
-    parts, recordings = in_parts(pairs, pairs_at_once(model, pairs)), Recordings(model)
+        wanted = [arbitrary_answers([one], seed=seed)[0] for one in wanted]
+    parts, recordings = split_pairs(pairs, n_pairs_at_once(model, pairs)), Recordings(model)
 
     def summary(logits: Float[Tensor, "pair d_vocab"]) -> Float[Tensor, "variable measure over"]:
-        return torch.stack([scores(logits, one) for one in wanted])
+        return torch.stack([interchange_scores(logits, one) for one in wanted])
 
-    clean = exchanged(model, causal, parts, (), recordings)
-    follows = best(wanted[0].before).gather(1, clean.argmax(1, keepdim=True)).double().mean()
-    cells = [summary(exchanged(model, causal, parts, place, recordings)) for place in places.values()]
-    counts = torch.stack([torch.stack([one.over[name].sum() for name in OVER]) for one in wanted])
+    clean = run_interchange(model, causal, parts, (), recordings)
+    follows = most_probable(wanted[0].before).gather(1, clean.argmax(1, keepdim=True)).double().mean()
+    cells = [summary(run_interchange(model, causal, parts, place, recordings)) for place in places.values()]
+    counts = torch.stack([torch.stack([one.pair_sets[name].sum() for name in PAIR_SETS]) for one in wanted])
     return xr.Dataset(
         {
-            **by_measure(torch.stack(cells, 1), ("variable", "place"), ("over",)),
-            **by_measure(summary(clean), ("variable",), ("over",), "before_"),
+            **measure_variables(torch.stack(cells, 1), ("variable", "place"), ("over",)),
+            **measure_variables(summary(clean), ("variable",), ("over",), "before_"),
             "n": (("variable", "over"), counts.cpu().numpy()),
         },
-        coords={"variable": chosen, "place": list(places), "over": list(OVER)},
+        coords={"variable": chosen, "place": list(places), "over": list(PAIR_SETS)},
         attrs={
             "causal": causal.name,
             "answers": answers,
@@ -216,64 +216,66 @@ def interchange_accuracy(
             "agreement": causal.agreement(pairs.clean, d_vocab),
             "follows": float(follows),
             "kl_unit": "nats",
-            "weights": weights_of(model),
+            "weights": weight_processing(model),
         },
     )
 
 
-Chunk = tuple[Batch, Named[Batch]]
+PairChunk = tuple[Batch, Named[Batch]]
 """Some bases and their sources."""
 
 
-def in_parts(pairs: PromptPairs, size: int) -> list[Chunk]:
+def split_pairs(pairs: PromptPairs, size: int) -> list[PairChunk]:
     """The pairs in pieces of at most `size`."""
     pieces = [pairs.select(rows) for rows in torch.arange(len(pairs), device=pairs.clean.inputs.device).split(size)]
     return [(piece.clean, Named(name="source", value=piece.corrupted)) for piece in pieces]
 
 
-def patch(place: Site | Subspace, source: Named[Batch]) -> Patch:
+def exchange_patch(place: Site | SubspacePlace, source: Named[Batch]) -> Patch:
     """The exchange at one place, as a value."""
-    site, basis = (place.site, place.basis) if isinstance(place, Subspace) else (place, None)
+    site, basis = (place.site, place.basis) if isinstance(place, SubspacePlace) else (place, None)
     own = isinstance(site.pos, str) and site.pos in source.value.latents and source.value.latents[site.pos].ndim == 1
     return Patch(site=site, source=source, at=str(site.pos) if own else None, basis=basis)
 
 
-def exchanged(
+def run_interchange(
     model: HookedModel,
     causal: CausalModel,
-    parts: Sequence[Chunk],
-    place: Sequence[Site | Subspace],
+    parts: Sequence[PairChunk],
+    place: Sequence[Site | SubspacePlace],
     recordings: Recordings,
 ) -> Float[Tensor, "pair d_vocab"]:
     """The network's logits at the answer, with a place as in the source."""
     logits = [
-        run_at(model, base, [patch(at, source) for at in place], due(causal, base), recordings=recordings)
+        run_at(
+            model, base, [exchange_patch(at, source) for at in place], answer_mask(causal, base), recordings=recordings
+        )
         for base, source in parts
     ]
     return torch.cat(logits)
 
 
-def due(causal: CausalModel, batch: Batch) -> Bool[Tensor, "batch pos"]:
+def answer_mask(causal: CausalModel, batch: Batch) -> Bool[Tensor, "batch pos"]:
     """True at the place of the answer, one in a sequence."""
     numbers = torch.arange(batch.inputs.shape[1], device=batch.inputs.device).expand(len(batch), -1)
     return numbers == causal.due(numbers, batch)[:, None]
 
 
-def pairs_at_once(model: HookedModel, pairs: PromptPairs) -> int:
+def n_pairs_at_once(model: HookedModel, pairs: PromptPairs) -> int:
     """The number of pairs in a forward pass whose logits are kept where the answer is expected."""
     kept = LOG_PROBS * output_width(model)
-    return rows_at_once(model, pairs.clean.inputs.shape[1], kept=kept)
+    return n_rows_at_once(model, pairs.clean.inputs.shape[1], kept=kept)
 
 
-def scores(logits: Float[Tensor, "pair d_vocab"], wanted: Counterfactuals) -> Float[Tensor, "measure over"]:
+def interchange_scores(logits: Float[Tensor, "pair d_vocab"], wanted: Counterfactuals) -> Float[Tensor, "measure over"]:
     """Means of `iia`, `mass` and `kl` over the pairs that count, on the CPU; NaN where there are none."""
-    log_probs, right = normalised(logits), best(wanted.after)
+    log_probs, right = to_log_probs(logits), most_probable(wanted.after)
     hit = right.gather(1, log_probs.argmax(1, keepdim=True))[:, 0].double()
     values = torch.stack([hit, (log_probs.exp() * right).sum(1), kl_divergence(wanted.after, log_probs)])
-    return torch.stack([values[:, wanted.over[name]].mean(1) for name in OVER], 1).cpu()
+    return torch.stack([values[:, wanted.pair_sets[name]].mean(1) for name in PAIR_SETS], 1).cpu()
 
 
-def by_measure(
+def measure_variables(
     values: Float[Tensor, "..."], before: tuple[str, ...], after: tuple[str, ...], prefix: str = ""
 ) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
     """Variables of a result; `before` and `after` name the axes beside that of the measures."""

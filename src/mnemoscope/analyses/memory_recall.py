@@ -182,7 +182,7 @@ def recall_among(found: xr.Dataset, n_candidates: int) -> float:
     return float(hypergeom.pmf(drawn, n - 1, n - found["rank"].to_numpy(), drawn).mean())
 
 
-def beyond_chance(n: int, chance: float, *, p: float = 0.01) -> float:
+def chance_threshold(n: int, chance: float, *, p: float = 0.01) -> float:
     """The smallest share of `n` associations that guessing reaches with a probability below `p`; above 1 if none is.
 
     Associations are taken as independent, and `chance` is the probability of recalling one of them by guessing. The

@@ -42,11 +42,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.neuron_removal import N_ERRORS, group_effects, neuron_effects, neuron_shares
-from mnemoscope.analyses.neurons import NeuronActivity, family, neuron_activity, neuron_keys, neuron_values, selectivity
+from mnemoscope.analyses.neurons import (
+    NeuronActivity,
+    latent_family,
+    neuron_activity,
+    neuron_keys,
+    neuron_values,
+    selectivity,
+)
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import Removal
-from mnemoscope.core.numerics import quantised
+from mnemoscope.core.numerics import quantise
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import Skills
@@ -87,7 +94,7 @@ def top_inputs(activity: NeuronActivity, *, n: int = 10) -> xr.Dataset:
 
 def top_rows(activity: NeuronActivity, n: int) -> Int[Tensor, "neuron rank"]:
     """The rows of the `n` highest activations, the highest first; -1 where the neuron is not active."""
-    steps = quantised(activity.activation)
+    steps = quantise(activity.activation)
     ordered, rows = steps.sort(dim=0, descending=True, stable=True)
     return rows.masked_fill(ordered <= 0, -1)[:n].T
 
@@ -170,7 +177,7 @@ def _trigger_targets(
 def _correlation(left: Float[Tensor, "neuron token"], right: Float[Tensor, "neuron token"]) -> Float[Tensor, " neuron"]:
     """Pearson's r over tokens; NaN where one side does not vary."""
     sides = [side - side.mean(1, keepdim=True) for side in (left, right)]
-    flat = [(quantised(side) == 0).all(1) for side in sides]
+    flat = [(quantise(side) == 0).all(1) for side in sides]
     lengths = sides[0].norm(dim=1) * sides[1].norm(dim=1)
     return ((sides[0] * sides[1]).sum(1) / lengths).masked_fill(flat[0] | flat[1], torch.nan)
 
@@ -249,7 +256,7 @@ def _named(neuron: xr.Dataset) -> tuple[str, str, float]:
     near = np.flatnonzero(candidates & (explains >= NEARLY * explains[candidates].max()))
     chosen = near[neuron.latent_entropy.values[near].round(9).argmin()]
     name = str(neuron.latent.values[chosen])
-    return family(name), name, float(explains[chosen])
+    return latent_family(name), name, float(explains[chosen])
 
 
 def _serves(information: xr.Dataset, effects: xr.Dataset, kind: str) -> xr.DataArray:
@@ -302,11 +309,11 @@ def read_neurons(
     effects = neuron_effects(model, batch, kinds=(kind,), **one)
     named = neuron_roles(information, effects, kind=kind)
     groups = group_effects(model, batch, role_groups(named, "role"), kinds=(kind,), **one)
-    known = [*sorted({family(str(name)) for name in information.latent.values}), *WITHOUT_LATENT]
+    known = [*sorted({latent_family(str(name)) for name in information.latent.values}), *WITHOUT_LATENT]
     return {
         "neurons": _merged(neuron_keys(model, layer=layer), values, named, effects.sel(kind=kind, drop=True)),
         "selectivity": information,
-        "roles": _every_role(groups.sel(kind=kind, drop=True), known),
+        "roles": _fill_roles(groups.sel(kind=kind, drop=True), known),
         "agreement": neuron_agreement(activity, values, seed=seed),
         "shares": neuron_shares(model, batch, kind=kind, **one),
     }
@@ -317,7 +324,7 @@ def _merged(*parts: xr.Dataset) -> xr.Dataset:
     return xr.merge(parts, combine_attrs="drop").assign_attrs(attrs)
 
 
-def _every_role(groups: xr.Dataset, known: Sequence[str]) -> xr.Dataset:
+def _fill_roles(groups: xr.Dataset, known: Sequence[str]) -> xr.Dataset:
     """The effects of groups over a fixed list of roles, so that seeds can be put together."""
     result = groups.rename(group="role").reindex(role=list(known))
     return result.assign(size=result["size"].fillna(0).astype(np.int64))

@@ -50,18 +50,18 @@ from mnemoscope.core.intervention import LowRank
 from mnemoscope.core.protocols import HookedModel, evaluation_mode
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
-from mnemoscope.core.skills import Places, Skills, halves, skill_places
-from mnemoscope.engine.budget import LOG_PROBS, output_width, parts, rows_at_once
+from mnemoscope.core.skills import SkillPlaces, Skills, random_halves, skill_places
+from mnemoscope.engine.budget import LOG_PROBS, n_rows_at_once, output_width, split_into_passes
 from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.replacements import change
+from mnemoscope.interventions.replacements import make_replacer
 from mnemoscope.interventions.writing import check_written, is_classic
 
-Cells = dict[str, Float[Tensor, "set skill"]]
+RemovalScores = dict[str, Float[Tensor, "set skill"]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Bench:
+class NeuronRemovals:
     """A layer's neurons, as they are (`post`) and as they would be if they were removed (`new`).
 
     A place is read from `row` at position `column`. Without `residual`, the stream before the MLP is added, the model
@@ -74,15 +74,15 @@ class Bench:
     new: Float[Tensor, "row pos neuron"]
     row: Int[Tensor, " place"]
     column: Int[Tensor, " place"]
-    places: Places
+    places: SkillPlaces
     tokens: Int[Tensor, "batch all_pos"]
     residual: Float[Tensor, "row pos d_model"] | None
 
 
 @torch.no_grad()
-def bench(
+def prepare_removals(
     model: HookedModel, batch: Batch, *, skills: Skills, reference: Batch, layer: int, kind: Removal, seed: int = 0
-) -> Bench:
+) -> NeuronRemovals:
     """Record what removals of a `kind` need; other arguments as for `neuron_effects`."""
     one_of("the kind of an ablation", kind, REPLACEMENTS)
     mlp_block(model, layer)
@@ -91,10 +91,10 @@ def bench(
     source = Named(name="reference", value=reference)
     intervention = removal(kind, Site(kind="post", layer=layer), source)
     assert not isinstance(intervention, LowRank)
-    replaced = change(intervention, batch, Recordings(model), seed)
+    replaced = make_replacer(intervention, batch, Recordings(model), seed)
     names = [f"blocks.{layer}.{name}" for name in ("hook_resid_mid", "mlp.hook_post")]
     pieces = []
-    for inputs in batch.inputs.split(rows_at_once(model, batch.inputs.shape[1])):
+    for inputs in batch.inputs.split(n_rows_at_once(model, batch.inputs.shape[1])):
         with evaluation_mode(model):
             _, cache = model.run_with_cache(inputs, names_filter=names, stop_at_layer=layer + 1)
         pieces.append([cache[name] for name in names])
@@ -107,7 +107,7 @@ def bench(
     elif layer == model.cfg.n_layers - 1:
         residual, post, new = (values[row, column][:, None] for values in (residual, post, new))
         row, column = torch.arange(len(row), device=row.device), torch.zeros_like(row)
-    return Bench(
+    return NeuronRemovals(
         model=model,
         layer=layer,
         post=post,
@@ -121,7 +121,7 @@ def bench(
 
 
 @torch.no_grad()
-def without(on: Bench, sets: Sequence[Int[Tensor, " _"]]) -> Cells:
+def score_removals(on: NeuronRemovals, sets: Sequence[Int[Tensor, " _"]]) -> RemovalScores:
     """Skills with each set of neurons removed, and the standard errors over sequences of their drops (`..._error`)."""
     intact = next(_scores(on, [torch.arange(0)]))
     cells: dict[str, list[Tensor]] = {}
@@ -132,20 +132,20 @@ def without(on: Bench, sets: Sequence[Int[Tensor, " _"]]) -> Cells:
     return {name: torch.cat(parts) for name, parts in cells.items()}
 
 
-def _scores(on: Bench, sets: Sequence[Tensor]) -> Iterator[dict[str, Float[Tensor, "set place"]]]:
+def _scores(on: NeuronRemovals, sets: Sequence[Tensor]) -> Iterator[dict[str, Float[Tensor, "set place"]]]:
     """Right or wrong, and the answer's log-probability, for chunks of sets."""
     where = torch.zeros_like(on.post[..., 0], dtype=torch.bool)
     where[on.row, on.column] = True
     n_pos, per_place = where.shape[1], LOG_PROBS * output_width(on.model)
     kept = 4 * on.post[0].nbytes + int(where.sum(1).max()) * per_place
-    fitting = rows_at_once(on.model, n_pos, kept=kept) if len(where) else 1
+    fitting = n_rows_at_once(on.model, n_pos, kept=kept) if len(where) else 1
     step = max(1, fitting // max(1, len(where)))
     for start in range(0, len(sets), step):
         chunk = sets[start : start + step]
         found: dict[str, list[Tensor]] = {}
-        for rows, some in parts(on.model, where, copies=len(chunk)):
+        for rows, some in split_into_passes(on.model, where, copies=len(chunk)):
             logits = _logits(on, [_replaced(on, neurons, rows) for neurons in chunk], rows, some)
-            target = on.places.target[_numbers(where, rows, some)]
+            target = on.places.target[_place_numbers(where, rows, some)]
             for name, values in answer_scores(
                 logits.unflatten(0, (len(chunk), -1)), target.expand(len(chunk), -1)
             ).items():
@@ -153,14 +153,14 @@ def _scores(on: Bench, sets: Sequence[Tensor]) -> Iterator[dict[str, Float[Tenso
         yield {name: torch.cat(values, 1) for name, values in found.items()}
 
 
-def _numbers(where: Tensor, rows: slice, some: Tensor) -> Int[Tensor, " place"]:
+def _place_numbers(where: Tensor, rows: slice, some: Tensor) -> Int[Tensor, " place"]:
     """The numbers, among all places in order, of those in a few rows."""
     number = where.flatten().cumsum(0).view(where.shape) - 1
     return number[rows][some]
 
 
 def _logits(
-    on: Bench, posts: Sequence[Float[Tensor, "row pos neuron"]], rows: slice, where: Bool[Tensor, "row pos"]
+    on: NeuronRemovals, posts: Sequence[Float[Tensor, "row pos neuron"]], rows: slice, where: Bool[Tensor, "row pos"]
 ) -> Float[Tensor, "place d_vocab"]:
     """At some places, of the model with each of these activations in the layer, one after the other."""
     where = where.repeat(len(posts), 1)
@@ -173,7 +173,7 @@ def _logits(
     return logits_at(on.model, torch.cat(changed), where, partial(on.model, start_at_layer=on.layer + 1))
 
 
-def _replaced(on: Bench, neurons: Int[Tensor, " _"], rows: slice) -> Float[Tensor, "row pos neuron"]:
+def _replaced(on: NeuronRemovals, neurons: Int[Tensor, " _"], rows: slice) -> Float[Tensor, "row pos neuron"]:
     post = on.post[rows].clone()
     post[..., neurons] = on.new[rows][..., neurons]
     return post
@@ -189,7 +189,7 @@ CRITERION = {"min_skill": MIN_SKILL, "min_carried": MIN_CARRIED, "n_errors": N_E
 """For a result's attrs."""
 
 
-def measurable(ends: Cells, places: Places) -> Bool[Tensor, "skill metric"]:
+def measurable(ends: RemovalScores, places: SkillPlaces) -> Bool[Tensor, "skill metric"]:
     """True where shares are given; `ends` are the cells of two sets: no neuron removed, and the whole layer."""
     learned = ends["accuracy"][0] - places.constant_accuracy() >= MIN_SKILL
     drops = torch.stack([ends[name][0] - ends[name][1] for name in METRICS], -1)
@@ -269,8 +269,8 @@ def group_effects(
     sets = [torch.tensor(sorted(set(group)), dtype=torch.long) for group in groups.values()]
     cells, carried = [], []
     for kind in kinds:
-        on = bench(model, batch, skills=skills, reference=reference, layer=layer, kind=kind, seed=seed)
-        found = without(on, [*sets, *ends])
+        on = prepare_removals(model, batch, skills=skills, reference=reference, layer=layer, kind=kind, seed=seed)
+        found = score_removals(on, [*sets, *ends])
         cells.append(found)
         carried.append(measurable({name: values[-2:] for name, values in found.items()}, on.places))
     measured = {name: torch.stack([cell[name] for cell in cells]).cpu().numpy() for name in cells[0]}
@@ -332,14 +332,14 @@ def neuron_shares(
         raise InputError("ks must name at least one number of neurons; got none")
     in_range("n_random", n_random, 1, math.inf)
     chosen, tested = (
-        bench(model, part, skills=masks, reference=reference, layer=layer, kind=kind, seed=seed)
-        for part, masks in halves(batch, skills, seed=seed)
+        prepare_removals(model, part, skills=masks, reference=reference, layer=layer, kind=kind, seed=seed)
+        for part, masks in random_halves(batch, skills, seed=seed)
     )
-    cost = -without(chosen, [torch.tensor([neuron]) for neuron in range(n)])["log_prob"]
+    cost = -score_removals(chosen, [torch.tensor([neuron]) for neuron in range(n)])["log_prob"]
     ranking = cost.argsort(dim=0, descending=True, stable=True).T
     stream = generator(seed, "random neurons")
     random = torch.stack([torch.randperm(n, generator=stream) for _ in range(n_random)])
-    ends = without(tested, [torch.arange(0), torch.arange(n)])
+    ends = score_removals(tested, [torch.arange(0), torch.arange(n)])
     top = torch.stack([_curve(tested, order, ks)[:, :, i] for i, order in enumerate(ranking)])
     drawn = torch.stack([_curve(tested, order, ks) for order in random], -1).movedim(2, 0)
     whole, none = (torch.stack([ends[name][i] for name in METRICS], -1) for i in (0, 1))
@@ -366,9 +366,11 @@ def neuron_shares(
     )
 
 
-def _curve(on: Bench, order: Int[Tensor, " neuron"], ks: Sequence[int]) -> Float[Tensor, "part k skill metric"]:
+def _curve(
+    on: NeuronRemovals, order: Int[Tensor, " neuron"], ks: Sequence[int]
+) -> Float[Tensor, "part k skill metric"]:
     """The first k of an order kept, and removed."""
-    cells = without(on, [order[k:] for k in ks] + [order[:k] for k in ks])
+    cells = score_removals(on, [order[k:] for k in ks] + [order[:k] for k in ks])
     return torch.stack([cells[name] for name in METRICS], -1).unflatten(0, (2, len(ks)))
 
 

@@ -59,11 +59,11 @@ from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.head_weights import EffectiveWeights, effective_weights
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.numerics import entropy_of, mutual_information, quantile_states, quantised, relabelled
+from mnemoscope.core.numerics import class_entropy, mutual_information, number_classes, quantile_states, quantise
 from mnemoscope.core.protocols import HookedModel, evaluation_mode
 from mnemoscope.core.seeding import generator
-from mnemoscope.engine.budget import rows_at_once
-from mnemoscope.interventions.replacements import positions
+from mnemoscope.engine.budget import n_rows_at_once
+from mnemoscope.interventions.replacements import position_mask
 
 _NORMALISATIONS = (None, "LN", "LNPre", "RMS", "RMSPre")
 _REFUSED = {
@@ -238,7 +238,7 @@ def neuron_activity(
     where = _positions(batch, pos)
     name = f"blocks.{layer}.mlp.hook_post"
     parts = []
-    size = rows_at_once(model, batch.inputs.shape[1])
+    size = n_rows_at_once(model, batch.inputs.shape[1])
     for inputs, here in zip(batch.inputs.split(size), where.split(size), strict=True):
         with evaluation_mode(model):
             _, cache = model.run_with_cache(inputs, names_filter=name, stop_at_layer=layer + 1)
@@ -261,7 +261,7 @@ def neuron_activity(
     )
 
 
-def family(latent: str) -> str:
+def latent_family(latent: str) -> str:
     """The name of a latent without its slot or position: `y` for `y[2]`, `input` for `input@3`."""
     return latent.partition("[")[0].partition("@")[0]
 
@@ -285,7 +285,7 @@ def _positions(batch: Batch, pos: int | str | Sequence[int] | None) -> Bool[Tens
         if not given or len({place % n_pos for place in given}) < len(given):
             raise InputError(f"pos must name at least one position, and each once; got {given}")
         wanted = tuple(given)
-    where = positions(wanted, batch) & real
+    where = position_mask(wanted, batch) & real
     if not where.any():
         raise InputError(f"pos {pos!r} lies in the padding of every sequence; name another")
     return where
@@ -332,7 +332,7 @@ def selectivity(
     in_range("n_draws", n_draws, 1, math.inf)
     weights, names, classes = activity.weights, *_classes(activity, latents)
     states = _states(activity, n_states)
-    of_neuron, of_latent = entropy_of(states, weights), entropy_of(classes, weights)
+    of_neuron, of_latent = class_entropy(states, weights), class_entropy(classes, weights)
     information = mutual_information(states, classes, weights)
     stream, shares = generator(seed, "control"), weights.cpu()
     rows = [torch.multinomial(shares, len(shares), replacement=True, generator=stream) for _ in range(n_draws)]
@@ -346,7 +346,7 @@ def selectivity(
         "control_level": (("latent",), control.amax((0, 1))),
         "neuron_entropy": (("neuron",), of_neuron),
         "latent_entropy": (("latent",), of_latent),
-        "active": (("neuron",), weights @ (quantised(activity.activation) > 0).double()),
+        "active": (("neuron",), weights @ (quantise(activity.activation) > 0).double()),
     }
     attrs = {
         "unit": "bits",
@@ -360,7 +360,7 @@ def selectivity(
 
 
 def _states(activity: NeuronActivity, n_states: int | None) -> Int[Tensor, "row neuron"]:
-    steps = quantised(activity.activation)
+    steps = quantise(activity.activation)
     if n_states is None:
         return (steps > 0).long()
     in_range("n_states", n_states, 2, math.inf)
@@ -371,9 +371,9 @@ def _classes(activity: NeuronActivity, latents: Sequence[str] | None) -> tuple[l
     """The chosen latents that vary, relabelled, and their names."""
     known = activity.latents
     for name in latents or ():
-        one_of("a latent", name, [*known, *dict.fromkeys(map(family, known))])
-    chosen = [name for name in known if latents is None or name in latents or family(name) in latents]
-    classes = {name: relabelled(known[name]) for name in chosen}
+        one_of("a latent", name, [*known, *dict.fromkeys(map(latent_family, known))])
+    chosen = [name for name in known if latents is None or name in latents or latent_family(name) in latents]
+    classes = {name: number_classes(known[name]) for name in chosen}
     classes = {name: values for name, values in classes.items() if int(values.max()) > 0}
     if not classes:
         raise InputError("none of the latents varies over the rows; name others, or take more sequences")

@@ -78,7 +78,7 @@ def series(values: xr.DataArray, *, at_least: int) -> Series:
 
 
 Axis = Literal["linear", "log"]
-Direction = Literal["rise", "fall"]
+ThresholdDirection = Literal["rise", "fall"]
 
 HALF = 0.5
 """A measure between 0 and 1 has its onset where it crosses this."""
@@ -88,7 +88,7 @@ def threshold_onset(
     values: xr.DataArray,
     threshold: float,
     *,
-    direction: Direction = "rise",
+    direction: ThresholdDirection = "rise",
     hold: int | None = None,
     axis: Axis = "linear",
 ) -> xr.Dataset:
@@ -110,7 +110,7 @@ def threshold_onset(
     Raises:
         InputError: There is no ascending coordinate `step`, or an argument is outside its range.
     """
-    one_of("direction", direction, get_args(Direction))
+    one_of("direction", direction, get_args(ThresholdDirection))
     one_of("axis", axis, get_args(Axis))
     in_range("threshold", threshold, -np.finfo(float).max, np.finfo(float).max)
     found = series(values, at_least=1)
@@ -159,7 +159,7 @@ def _stays(past: Bool[np.ndarray, " step"], hold: int | None) -> Bool[np.ndarray
     return np.append(long_enough, np.zeros(hold - 1, bool))
 
 
-def falls(name: str) -> bool:
+def falls_with_learning(name: str) -> bool:
     """True if a measure of a trajectory falls when something is learned: a loss or a divergence."""
     return name in ("loss", "kl") or name.startswith(("loss_", "kl_")) or name.endswith("_kl")
 
@@ -168,7 +168,7 @@ def first_step(values: xr.DataArray) -> xr.DataArray:
     """The onset of one measure over (seed, step) in every seed; NaN: never. A measure that `falls` has it half-way
     down.
     """
-    if not falls(str(values.name)):
+    if not falls_with_learning(str(values.name)):
         return threshold_onset(values, HALF).by
     middle = (values.isel(step=0) + values.min("step")) / 2
     return threshold_onset(values - middle, 0.0, direction="fall").by

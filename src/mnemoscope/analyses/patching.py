@@ -46,22 +46,29 @@ from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.roles import HEAD
 from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.metrics import Metric, metrics_of
+from mnemoscope.core.metrics import Metric, metrics_for
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import EMBEDDINGS, LOGITS, Edge, Kind, coordinates
-from mnemoscope.engine.budget import roomy
-from mnemoscope.interventions.cells import Method, grid, sweep
-from mnemoscope.interventions.edge_states import Freeze, sweep_states
-from mnemoscope.interventions.graph import Embeddings, State, chosen_edges, of_edge, parts_of, states
+from mnemoscope.core.site import EMBEDDINGS, LOGITS, Edge, Kind, edge_coordinates
+from mnemoscope.engine.budget import default_max_bytes
+from mnemoscope.interventions.cells import SweepMethod, grid, sweep
+from mnemoscope.interventions.edge_states import FrozenPart, sweep_states
+from mnemoscope.interventions.graph import (
+    EdgeState,
+    Embeddings,
+    chosen_edges,
+    edge_patch_states,
+    parts_of_reader,
+    tabulate_states,
+)
 from mnemoscope.interventions.measurement import (
     DIRECTIONS,
     Direction,
     Plan,
-    Question,
+    SweepQuestion,
     SweepResult,
-    measured,
-    weights_of,
+    measure_sweep,
+    weight_processing,
 )
 from mnemoscope.interventions.streams import plan_edges
 
@@ -84,7 +91,7 @@ def patch(
     directions: Sequence[Direction] = DIRECTIONS,
     only: Mapping[str, Sequence[int]] | None = None,
     max_bytes: int | None = None,
-    method: Method = "auto",
+    method: SweepMethod = "auto",
     seed: int = 0,
 ) -> xr.Dataset:
     """Patch an activation cell by cell.
@@ -114,31 +121,33 @@ def patch(
         InputError: The kind has no such axis, a metric measures no prediction, the budget is too small, the model is
             too small or has no such activation, or its logits hold NaN.
     """
-    question = asked(model, pairs, metrics, directions, max_bytes, seed)
+    question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
     cells = grid(model, kind, over, n_pos=question.n_pos, only=only)
     swept = sweep(question, cells, method=method)
     done = f"{kind} of one run in place of that of the other"
-    return labelled(question, swept, cells.by_axis, intervention=done)
+    return label_sweep(question, swept, cells.by_axis, intervention=done)
 
 
-def asked(
+def sweep_question(
     model: HookedModel,
     pairs: PromptPairs,
     metrics: Sequence[Metric] | None,
     directions: Sequence[Direction],
     max_bytes: int | None,
     seed: int,
-) -> Question:
+) -> SweepQuestion:
     """The question of a sweep over pairs; arguments as for `patch`, and InputError for those that do not fit."""
-    metrics = metrics_of(vectors=pairs.clean.has_vectors)[:1] if metrics is None else metrics
-    budget = roomy(model) if max_bytes is None else max_bytes
-    question = Question(model=model, pairs=pairs, metrics=metrics, directions=directions, max_bytes=budget, seed=seed)
+    metrics = metrics_for(vectors=pairs.clean.has_vectors)[:1] if metrics is None else metrics
+    budget = default_max_bytes(model) if max_bytes is None else max_bytes
+    question = SweepQuestion(
+        model=model, pairs=pairs, metrics=metrics, directions=directions, max_bytes=budget, seed=seed
+    )
     check_fits(model, pairs.clean, pairs.corrupted, vectors=True)
     return question
 
 
-def labelled(
-    question: Question, swept: SweepResult, axes: Mapping[str, Sequence[int] | Sequence[str]], *, intervention: str
+def label_sweep(
+    question: SweepQuestion, swept: SweepResult, axes: Mapping[str, Sequence[int] | Sequence[str]], *, intervention: str
 ) -> xr.Dataset:
     """The measurements of a sweep, as `patch` returns them; cells are in the order of the axes, the last fastest."""
     pairs, metrics = question.pairs, question.metrics
@@ -163,7 +172,7 @@ def labelled(
             "pairs": pairs.name,
             "n": len(pairs),
             "method": swept.method,
-            "weights": weights_of(question.model),
+            "weights": weight_processing(question.model),
         },
     )
 
@@ -235,9 +244,9 @@ def patch_edges(
     directions: Sequence[Direction] = DIRECTIONS,
     effect: Effect = "total",
     between: Between = "nothing",
-    freeze: Collection[Freeze] = (),
+    freeze: Collection[FrozenPart] = (),
     max_bytes: int | None = None,
-    method: Method = "auto",
+    method: SweepMethod = "auto",
     seed: int = 0,
 ) -> xr.Dataset:
     """Patch edges one at a time.
@@ -260,9 +269,9 @@ def patch_edges(
     """
     one_of("effect", effect, get_args(Effect))
     one_of("between", between, get_args(Between))
-    one_of("method", method, get_args(Method))
+    one_of("method", method, get_args(SweepMethod))
     edges = chosen_edges(model, chosen, embeddings=embeddings)
-    question = asked(model, pairs, metrics, directions, max_bytes, seed)
+    question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
     direct = effect == "direct"
     if method == "hooks":
         how = "asked for"
@@ -271,21 +280,27 @@ def patch_edges(
     else:
         how = plan_edges(question, edges, direct=direct)
     if isinstance(how, Plan):
-        swept = measured(question, len(edges), how)
+        swept = measure_sweep(question, len(edges), how)
     elif method == "stream":
         raise InputError(f"method must be 'auto' or 'hooks' here, because {how}; got 'stream'")
     else:
-        cells = [of_edge(model, edge, direct=direct, through_mlps=between == "mlps") for edge in edges]
-        every, carried = states(model, cells, State.FROZEN if direct else State.LIVE, question.max_bytes)
+        cells = [edge_patch_states(model, edge, direct=direct, through_mlps=between == "mlps") for edge in edges]
+        every, carried = tabulate_states(
+            model, cells, EdgeState.FROZEN if direct else EdgeState.LIVE, question.max_bytes
+        )
         swept = replace(sweep_states(question, every, carried, freeze=freeze), method=f"hooks ({how})")
-    result = of_edges(question, swept, edges, intervention="an edge carries what its writer wrote in the other run")
+    result = label_edge_sweep(
+        question, swept, edges, intervention="an edge carries what its writer wrote in the other run"
+    )
     return result.assign_attrs(effect=effect, between=between, frozen=" and ".join(freeze) or "nothing")
 
 
-def of_edges(question: Question, swept: SweepResult, edges: Sequence[Edge], *, intervention: str) -> xr.Dataset:
+def label_edge_sweep(
+    question: SweepQuestion, swept: SweepResult, edges: Sequence[Edge], *, intervention: str
+) -> xr.Dataset:
     """The measurements of a sweep over edges, as `patch_edges` returns them."""
-    names = coordinates(edges)
-    return labelled(question, swept, {"edge": names["edge"][1]}, intervention=intervention).assign_coords(names)
+    names = edge_coordinates(edges)
+    return label_sweep(question, swept, {"edge": names["edge"][1]}, intervention=intervention).assign_coords(names)
 
 
 def patch_paths(
@@ -295,7 +310,7 @@ def patch_paths(
     *,
     metrics: Sequence[Metric] | None = None,
     directions: Sequence[Direction] = DIRECTIONS,
-    freeze: Collection[Freeze] = (),
+    freeze: Collection[FrozenPart] = (),
     max_bytes: int | None = None,
     seed: int = 0,
 ) -> xr.Dataset:
@@ -310,18 +325,18 @@ def patch_paths(
     if not paths:
         raise InputError("paths must name at least one; got none")
     for name, path in paths.items():
-        goes_on = all(later.writer in parts_of(model, edge.reader) for edge, later in pairwise(path))
+        goes_on = all(later.writer in parts_of_reader(model, edge.reader) for edge, later in pairwise(path))
         if not path or path[-1].reader != LOGITS or not goes_on:
             raise InputError(
                 f"every edge of a path starts where the one before has ended, and the last one leads to the logits; "
                 f"path {name} is {', '.join(map(str, path)) or 'empty'}"
             )
-    question = asked(model, pairs, metrics, directions, max_bytes, seed)
-    cells = [{**dict.fromkeys(path[1:], State.LIVE), path[0]: State.PATCHED} for path in paths.values()]
-    every, carried = states(model, cells, State.FROZEN, question.max_bytes)
+    question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
+    cells = [{**dict.fromkeys(path[1:], EdgeState.LIVE), path[0]: EdgeState.PATCHED} for path in paths.values()]
+    every, carried = tabulate_states(model, cells, EdgeState.FROZEN, question.max_bytes)
     swept = sweep_states(question, every, carried, freeze=freeze)
     done = "the first edge of a path carries what its writer wrote in the other run"
-    result = labelled(question, swept, {"path": list(paths)}, intervention=done)
+    result = label_sweep(question, swept, {"path": list(paths)}, intervention=done)
     return result.assign_attrs(frozen=" and ".join(freeze) or "nothing")
 
 

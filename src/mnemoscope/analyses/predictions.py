@@ -20,7 +20,7 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.forward import log_probs, normalised
+from mnemoscope.analyses.forward import log_probs, to_log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
@@ -122,32 +122,32 @@ def score_sums(
     `logits` are of some `rows` of a batch, `targets` of the whole batch. Raises InputError where the logits hold NaN,
     or a target is no token of the model.
     """
-    return sums_at(logits[looked_at(targets, rows).to(logits.device)], targets, rows)
+    return sum_scores_at(logits[places_of_targets(targets, rows).to(logits.device)], targets, rows)
 
 
-def looked_at(targets: Targets, rows: Int[Tensor, " some"]) -> Bool[Tensor, "some pos"]:
+def places_of_targets(targets: Targets, rows: Int[Tensor, " some"]) -> Bool[Tensor, "some pos"]:
     """True at the positions of some sequences at which any target is looked for."""
     return torch.stack([where[rows.to(where.device)] for _, where in targets.values()]).any(0)
 
 
-def sums_at(
+def sum_scores_at(
     logits: Float[Tensor, "place d_vocab"], targets: Targets, rows: Int[Tensor, " some"]
 ) -> Float[Tensor, "target score"]:
     """The same from the logits at the places of `looked_at` only."""
     masks = {name: where[rows.to(where.device)].to(logits.device) for name, (_, where) in targets.items()}
-    read = looked_at(targets, rows).to(logits.device)
-    log_probs = normalised(logits)
+    read = places_of_targets(targets, rows).to(logits.device)
+    log_probs = to_log_probs(logits)
     sums = []
     for name, where in masks.items():
         tokens, chosen = targets[name][0][rows.to(targets[name][0].device)].to(logits.device)[where], where[read]
         if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < logits.shape[-1]:
             raise InputError(f"tokens of target {name} must be from 0 to {logits.shape[-1] - 1}, those of the model")
         at = metrics.at_target(log_probs[chosen], tokens)
-        right = metrics.correct(log_probs[chosen], tokens)
+        right = metrics.is_correct(log_probs[chosen], tokens)
         sums.append(torch.stack((at.exp().sum(), at.sum(), right.double().sum())))
     return torch.stack(sums)
 
 
-def counts(targets: Targets) -> Int[Tensor, " target"]:
+def target_counts(targets: Targets) -> Int[Tensor, " target"]:
     """At how many positions each is looked for."""
     return torch.stack([where.sum().cpu() for _, where in targets.values()])

@@ -48,11 +48,11 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import ATTENTION, BY_HEAD, Site
 from mnemoscope.engine.budget import MAX_BYTES, float_bytes
 from mnemoscope.interventions.graph import check_exists
-from mnemoscope.interventions.measurement import weights_of
-from mnemoscope.interventions.recordings import read, recorded, results
+from mnemoscope.interventions.measurement import weight_processing
+from mnemoscope.interventions.recordings import head_results, record_activations, recorded_hook
 from mnemoscope.interventions.replacements import region
 
-Values = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos"]
+LatentValues = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos"]
 
 
 def with_latent(batch: Batch, name: str, values: Tensor) -> Batch:
@@ -64,7 +64,7 @@ def with_latent(batch: Batch, name: str, values: Tensor) -> Batch:
     return replace(batch, known={**batch.known, name: values})
 
 
-def latent_values(batch: Batch, name: str) -> Values:
+def latent_values(batch: Batch, name: str) -> LatentValues:
     """A latent at every position: classes as whole numbers, numbers in float64.
 
     `y[2]` is the second column of `y`; `token` and `target` are the batch's own, if it is of tokens. Raises InputError
@@ -112,7 +112,7 @@ def split_sequences(batch: Batch, *, seed: int = 0) -> tuple[Batch, Batch]:
     return batch.select(chosen), batch.select(~chosen)
 
 
-def check_apart(fit: Batch, test: Batch) -> None:
+def check_disjoint(fit: Batch, test: Batch) -> None:
     """Refuse two batches of unequal length, or with a sequence in common."""
     lengths = [batch.inputs.shape[1] for batch in (fit, test)]
     if lengths[0] != lengths[1]:
@@ -125,13 +125,13 @@ def check_apart(fit: Batch, test: Batch) -> None:
         )
 
 
-def check_numbers(latent: str, values: Values, where: Bool[Tensor, "batch pos"]) -> None:
+def check_latent_values(latent: str, values: LatentValues, where: Bool[Tensor, "batch pos"]) -> None:
     """Refuse a latent that is NaN or infinite where it counts."""
     if not values[where].isfinite().all():
         raise InputError(f"latent {latent} holds NaN or infinity; leave these rows out with where")
 
 
-def permuted(values: Values, where: Bool[Tensor, "batch pos"], stream: torch.Generator) -> Values:
+def permute_sequences(values: LatentValues, where: Bool[Tensor, "batch pos"], stream: torch.Generator) -> LatentValues:
     """Every sequence gets the values of another one, at each position among the sequences that count there."""
     result, order = values.clone(), torch.randperm(len(values), generator=stream).to(values.device)
     for pos in range(values.shape[1]):
@@ -151,19 +151,19 @@ def check_site(model: HookedModel, site: Site) -> None:
         raise InputError(f"a probe reads one vector per position; name a head of {site}, or take attn_out")
 
 
-def positions(site: Site, batch: Batch) -> Bool[Tensor, "batch pos"]:
+def site_positions(site: Site, batch: Batch) -> Bool[Tensor, "batch pos"]:
     """True at the places of a site in each sequence."""
     mask = region(replace(site, head=None, neuron=None), batch, batch.scored[..., None])
     return mask.flatten(2)[..., 0].expand(batch.scored.shape)
 
 
 @torch.no_grad()
-def vectors(
+def site_vectors(
     model: HookedModel, batch: Batch, sites: Sequence[Site], *, dtype: torch.dtype | None = torch.double
 ) -> list[Float[Tensor, "batch pos width"]]:
     """The activations at some sites, at all positions; refuses NaN and infinite ones. No `dtype`: the model's own."""
-    found = recorded(model, batch, {read(site) for site in sites})
-    result = [_chosen(model, site, found[read(site)]) for site in sites]
+    found = record_activations(model, batch, {recorded_hook(site) for site in sites})
+    result = [_site_part(model, site, found[recorded_hook(site)]) for site in sites]
     result = [x if dtype is None else x.to(dtype) for x in result]
     for site, activation in zip(sites, result, strict=True):
         if not activation.isfinite().all():
@@ -171,15 +171,15 @@ def vectors(
     return result
 
 
-def _chosen(model: HookedModel, site: Site, activation: Tensor) -> Tensor:
+def _site_part(model: HookedModel, site: Site, activation: Tensor) -> Tensor:
     if site.kind == "result" and site.layer is not None:
-        activation = results(model, site.layer, activation)
+        activation = head_results(model, site.layer, activation)
     if site.head is not None:
         return activation[:, :, site.head]
-    return activation if site.neuron is None else activation[..., neurons(site)]
+    return activation if site.neuron is None else activation[..., site_neurons(site)]
 
 
-def neurons(site: Site) -> list[int]:
+def site_neurons(site: Site) -> list[int]:
     """The neurons that a site names."""
     return list(site.neuron) if isinstance(site.neuron, tuple) else [site.neuron]  # pyright: ignore[reportReturnType]
 
@@ -191,7 +191,7 @@ PENALTY = 1.0
 _ITERATIONS = 2000
 
 
-def fitted(x: Float[np.ndarray, "row width"], y: Shaped[np.ndarray, " row"], penalty: float = PENALTY) -> Pipeline:
+def fit_probe(x: Float[np.ndarray, "row width"], y: Shaped[np.ndarray, " row"], penalty: float = PENALTY) -> Pipeline:
     """A probe fitted to rows; floating `y` are numbers, others classes.
 
     With z the standardised inputs it minimises the sum over rows of -log p(y | z), plus penalty / 2 |w|^2, for classes,
@@ -209,7 +209,7 @@ def is_number(y: Shaped[np.ndarray, "..."]) -> bool:
     return np.issubdtype(y.dtype, np.floating)
 
 
-def scores(
+def probe_scores(
     probe: Pipeline,
     x: Float[np.ndarray, "row width"],
     y: Shaped[np.ndarray, " row"],
@@ -246,7 +246,7 @@ def _information(
     return float(gained.mean() / np.log(2))
 
 
-def directions(probe: Pipeline) -> Float[Tensor, "direction width"]:
+def probe_directions(probe: Pipeline) -> Float[Tensor, "direction width"]:
     """The coefficients of a probe on the activations themselves, a row per class (one for two classes, or a number)."""
     scaler, model = (step for _, step in probe.steps)
     return torch.from_numpy(np.atleast_2d(model.coef_) / scaler.scale_)
@@ -299,22 +299,22 @@ def probe(
         raise InputError(f"sites must name at least one, each once; got {', '.join(map(str, sites)) or 'none'}")
     models = [model, *(controls or {}).values()]
     sides = split_sequences(fit, seed=seed) if test is None else (fit, test)
-    check_apart(*sides)
+    check_disjoint(*sides)
     for one, side in product(models, sides):
         check_fits(one, side, vectors=True)
     for one, site in product(models, sites):
         check_site(one, site)
     values = [latent_values(side, latent) for side in sides]
     counting = [latent_mask(side, where) for side in sides]
-    masks = [[mask & positions(site, side) for mask, side in zip(counting, sides, strict=True)] for site in sites]
+    masks = [[mask & site_positions(site, side) for mask, side in zip(counting, sides, strict=True)] for site in sites]
     for of_side, mask in zip(values, counting, strict=True):
-        check_numbers(latent, of_side, mask)
+        check_latent_values(latent, of_side, mask)
     all_pos = range(values[0].shape[1])
     columns = [slice(None)] if pooled else [slice(p, p + 1) for p in all_pos if any(m[:, p].any() for m, _ in masks)]
     cells = []
-    for mask, x in zip(masks, _of_sites(models, sides, sites), strict=True):
+    for mask, x in zip(masks, _record_sites(models, sides, sites), strict=True):
         streams = [generator(seed, "shuffled labels", draw) for draw in range(n_shuffles)]
-        shuffles = [[permuted(v, m, stream) for v, m in zip(values, mask, strict=True)] for stream in streams]
+        shuffles = [[permute_sequences(v, m, stream) for v, m in zip(values, mask, strict=True)] for stream in streams]
         cells += [_cell(x, values, shuffles, mask, column, penalty) for column in columns]
     result = _dataset(cells, sites, None if pooled else [column.start for column in columns], list(controls or {}))
     labels = {} if pooled else sides[0].labels(pos=[column.start for column in columns])
@@ -325,11 +325,11 @@ def probe(
         n_fit=len(sides[0]),
         n_test=len(sides[1]),
         unit="R²" if "r2" in result else "share of rows; information in bits",
-        weights=weights_of(model),
+        weights=weight_processing(model),
     )
 
 
-def _of_sites(
+def _record_sites(
     models: Sequence[HookedModel], sides: Sequence[Batch], sites: Sequence[Site]
 ) -> Iterator[list[list[Tensor]]]:
     """The activations of every model on both sides, site by site; as many sites are recorded at once as fit."""
@@ -338,7 +338,7 @@ def _of_sites(
     at_once = max(1, MAX_BYTES // (2 * len(models) * numbers * widest * float_bytes(models[0])))
     for start in range(0, len(sites), at_once):
         some = sites[start : start + at_once]
-        found = [[vectors(one, side, some, dtype=None) for side in sides] for one in models]
+        found = [[site_vectors(one, side, some, dtype=None) for side in sides] for one in models]
         for i in range(len(some)):
             yield [[side[i] for side in of_one] for of_one in found]
 
@@ -351,7 +351,7 @@ def _rows(values: Sequence[Tensor], mask: Sequence[Tensor], column: slice) -> li
 def _scored(x: Sequence[np.ndarray], y: Sequence[np.ndarray], penalty: float) -> dict[str, float]:
     if len(y[1]) == 0 or len(np.unique(y[0])) < 2:
         return {}
-    return scores(fitted(x[0], y[0], penalty), x[1], y[1], y[0])
+    return probe_scores(fit_probe(x[0], y[0], penalty), x[1], y[1], y[0])
 
 
 def _cell(

@@ -33,7 +33,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.contrasts import Contrast, Foil, Selection, contrast, selection
-from mnemoscope.analyses.forward import normalised
+from mnemoscope.analyses.forward import to_log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
@@ -41,7 +41,7 @@ from mnemoscope.core.protocols import HookedModel, is_hooked
 from mnemoscope.core.site import Position
 from mnemoscope.engine.architecture import transformer_without_hooks
 from mnemoscope.interventions import recordings
-from mnemoscope.interventions.reading import pick_columns, unembedding
+from mnemoscope.interventions.reading import pick_columns, unembed_only
 
 ROUNDING = 16
 """Units of rounding by which a sum may miss what it should give; models of 1 to 24 layers miss it by less than 1."""
@@ -101,7 +101,7 @@ def final_norm(model: Any) -> FinalNorm | None:
     return FinalNorm(centred=centres, gain=gain, bias=model.ln_final.b if kind == "LN" and centres else None)
 
 
-def check_model(model: HookedModel) -> None:
+def check_readable(model: HookedModel) -> None:
     """Refuse a model whose logits are not a linear reading of the sum of its parts, or whose rounding is too coarse."""
     cfg = model.cfg
     if cfg.dtype not in (torch.float32, torch.float64):
@@ -121,13 +121,13 @@ def check_model(model: HookedModel) -> None:
             )
 
 
-def processing(model: HookedModel) -> str:
+def normalisation_processing(model: HookedModel) -> str:
     """The processing of the weights, as far as the configuration says."""
     folded = model.cfg.normalization_type in ("LNPre", "RMSPre")
     return "normalisation folded" if folded else "unprocessed"
 
 
-def chunks(model: HookedModel, batch: Batch, floats_per_prompt: int, max_bytes: int) -> list[slice]:
+def split_sequences_by_memory(model: HookedModel, batch: Batch, floats_per_prompt: int, max_bytes: int) -> list[slice]:
     """Runs of sequences of bounded size; the whole batch where hooks are on the model, since they may know its rows."""
     if max_bytes < 1:
         raise InputError(f"max_bytes must be at least 1; got {max_bytes}")
@@ -135,7 +135,7 @@ def chunks(model: HookedModel, batch: Batch, floats_per_prompt: int, max_bytes: 
     return [slice(start, start + size) for start in range(0, len(batch), size)]
 
 
-def forward(
+def run_rows(
     model: HookedModel,
     batch: Batch,
     rows: slice,
@@ -147,9 +147,9 @@ def forward(
     """Logits at some positions and named activations of some of the sequences; `directly` as `recordings.forward`."""
     final, points = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post", hooks - {SCALE}
     if not directly or (weights := transformer_without_hooks(model, points | {final})) is None:
-        cache, logits = recordings.forward(model, batch.inputs[rows], hooks, columns)
+        cache, logits = recordings.record_hooks(model, batch.inputs[rows], hooks, columns)
     else:
-        cache, logits = recordings.forward(model, batch.inputs[rows], points | {final}, columns, directly=True)
+        cache, logits = recordings.record_hooks(model, batch.inputs[rows], points | {final}, columns, by_engine=True)
         cache[SCALE] = weights.ln_final.scale(cache[final])
     if logits.isnan().any() or not logits.isfinite().any(-1).all():
         raise InputError(
@@ -174,11 +174,11 @@ def readings(
     """
     final = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
     needed = hooks | {final} | ({SCALE} if model.cfg.normalization_type else set())
-    for rows in chunks(model, batch, floats_per_prompt, max_bytes):
-        logits, cache = forward(model, batch, rows, needed, columns, directly=True)
-        logits, here = logits.double(), contrast.at(rows, columns)
+    for rows in split_sequences_by_memory(model, batch, floats_per_prompt, max_bytes):
+        logits, cache = run_rows(model, batch, rows, needed, columns, directly=True)
+        logits, here = logits.double(), contrast.select(rows, columns)
         direction, constants = _read_direction(model, here, cache, columns)
-        truth = here.of(logits)
+        truth = here.difference(logits)
         check_finite(truth, here)
         stream = cache[final][:, columns].double()
         yield (
@@ -200,8 +200,8 @@ def _read_direction(
     model: Any, contrast: Contrast, cache: Mapping[str, Tensor], columns: Tensor
 ) -> tuple[Float[Tensor, "batch pos d_model"], dict[str, Float[Tensor, "batch pos"]]]:
     """The direction r of the module's formula, and the terms of the biases after the residual stream."""
-    direction = contrast.of_columns(model.W_U)
-    biases = {"b_U": contrast.of_columns(model.b_U[None]).squeeze(-1)}
+    direction = contrast.column_difference(model.W_U)
+    biases = {"b_U": contrast.column_difference(model.b_U[None]).squeeze(-1)}
     norm = final_norm(model)
     if norm is None:
         return direction, biases
@@ -226,7 +226,7 @@ SCALES = {"own": "of each partial stream by itself", "final": FROZEN}
 MEASURES = {"log_prob": "nats", "rank": "1: the most probable token", "kl": "nats", "entropy": "nats"}
 
 
-def depths(model: HookedModel) -> list[str]:
+def reading_depths(model: HookedModel) -> list[str]:
     """The readings of the residual stream: `L0 resid_pre`, then after every attention layer and every MLP."""
     cfg = model.cfg
     stages = ["resid_post"] if cfg.attn_only or cfg.parallel_attn_mlp else ["resid_mid", "resid_post"]
@@ -259,7 +259,7 @@ def logit_lens(
     Raises:
         AssertionError: The last depth does not give the model's own logits; with the size of the gap.
     """
-    check_model(model)
+    check_readable(model)
     one_of("scale", scale, SCALES)
     select = selection(batch, positions=positions, skills=skills)
     what = contrast(model, batch, positions=select.positions, answer=answer, foil=foil)
@@ -268,7 +268,7 @@ def logit_lens(
     kind = model.cfg.normalization_type
     return xr.Dataset(
         {name: (dims, value.numpy()) for name, value in values.items()},
-        coords={"depth": depths(model), **select.coords},
+        coords={"depth": reading_depths(model), **select.coords},
         attrs={
             **{f"{name}_unit": unit for name, unit in MEASURES.items()},
             "logit_difference_unit": "nats, a difference of logits",
@@ -276,7 +276,7 @@ def logit_lens(
             "kl_of": "KL(model || lens)",
             "final_normalisation": "none" if kind is None else f"{kind}: {SCALES[scale]}",
             "n": len(batch),
-            "weights": processing(model),
+            "weights": normalisation_processing(model),
             **select.attrs,
         },
     ).transpose("depth", *select.dims)
@@ -285,17 +285,17 @@ def logit_lens(
 def _values(
     model: HookedModel, batch: Batch, what: Contrast, select: Selection, scale: Scale, max_bytes: int
 ) -> Iterator[tuple[slice, dict[str, Float[Tensor, "batch pos depth"]]]]:
-    places = [depth.removeprefix("L").split(" ") for depth in depths(model)]
+    places = [depth.removeprefix("L").split(" ") for depth in reading_depths(model)]
     hooks = [f"blocks.{layer}.hook_{stage}" for layer, stage in places]
     kept = {*hooks, "ln_final.hook_scale"} if model.cfg.normalization_type else set(hooks)
     n_columns = len(select.columns)
     floats = batch.inputs.shape[1] * len(hooks) * model.cfg.d_model + n_columns * (
         len(hooks) * len(MEASURES) + 12 * model.cfg.d_vocab
     )
-    for rows in chunks(model, batch, floats, max_bytes):
-        final, cache = forward(model, batch, rows, kept, select.columns)
-        here = what.at(rows, select.columns)
-        own, by_depth = normalised(final), []
+    for rows in split_sequences_by_memory(model, batch, floats, max_bytes):
+        final, cache = run_rows(model, batch, rows, kept, select.columns)
+        here = what.select(rows, select.columns)
+        own, by_depth = to_log_probs(final), []
         for hook in hooks:
             read = _read(model, cache, hook, scale, select.columns)
             if hook == hooks[-1]:
@@ -314,7 +314,7 @@ def _read(
         stream = model.ln_final(stream)
     elif norm is not None:
         stream = norm.apply(stream, cache["ln_final.hook_scale"])
-    with unembedding(model, pick_columns(columns)) as picked:
+    with unembed_only(model, pick_columns(columns)) as picked:
         return picked(model.unembed(stream))
 
 
@@ -336,7 +336,7 @@ def _check_last(model: HookedModel, read: Tensor, final: Tensor) -> None:
 def _measures(
     logits: Float[Tensor, "batch pos d_vocab"], own: Float[Tensor, "batch pos d_vocab"], here: Contrast
 ) -> dict[str, Float[Tensor, "batch pos"]]:
-    log_probs, difference = normalised(logits), here.of(logits.double())
+    log_probs, difference = to_log_probs(logits), here.difference(logits.double())
     check_finite(difference, here)
     probs, value = log_probs.exp(), metrics.at_target(logits, here.answer).unsqueeze(-1)
     lower = torch.arange(logits.shape[-1], device=logits.device) < here.answer.unsqueeze(-1)

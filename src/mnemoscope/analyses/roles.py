@@ -14,30 +14,30 @@ from typing import TypeVar
 
 import xarray as xr
 
-from mnemoscope.analyses.ablation import REPLACEMENTS, Removal, Targets, ablate, heads_and_mlps
+from mnemoscope.analyses.ablation import REPLACEMENTS, AblationTargets, Removal, ablate, heads_and_mlps
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
-from mnemoscope.core.skills import Skills, halves
+from mnemoscope.core.skills import Skills, random_halves
 from mnemoscope.models.run import Run
 
 Result = TypeVar("Result", xr.Dataset, xr.DataArray)
-Choose = Callable[[HookedModel, Mapping[str, str], int], Targets]
+Choose = Callable[[HookedModel, Mapping[str, str], int], AblationTargets]
 
 HEAD = re.compile(r"L\d+H\d+")
 """The name of a head."""
 
 
-def components_by_role(model: HookedModel, named: Mapping[str, str], n_pos: int) -> Targets:
+def components_by_role(model: HookedModel, named: Mapping[str, str], n_pos: int) -> AblationTargets:
     """Heads by role, then MLPs."""
     return targets_by_role(heads_and_mlps(model), named)
 
 
 def split_halves(batch: Batch) -> tuple[Batch, Batch]:
     """Every other sequence for choosing heads, the rest for testing the choice."""
-    (first, _), (second, _) = halves(batch)
+    (first, _), (second, _) = random_halves(batch)
     return first, second
 
 
@@ -156,7 +156,7 @@ def by_role(result: Result, named: Mapping[str, str]) -> Result:
     return xr.Dataset(variables, attrs=result.attrs)
 
 
-def targets_by_role(targets: Mapping[str, Sequence[Site]], named: Mapping[str, str]) -> Targets:
+def targets_by_role(targets: Mapping[str, Sequence[Site]], named: Mapping[str, str]) -> AblationTargets:
     """The same sets with heads renamed to their roles, in the order of the roles; other sets come last.
 
     Each set is one head or part of one, or no head at all. `named` maps components (`L0H1`) to roles.

@@ -36,16 +36,26 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
-from mnemoscope.analyses.ablation import REPLACEMENTS, Removal, heads_and_mlps, labels
+from mnemoscope.analyses.ablation import REPLACEMENTS, Removal, heads_and_mlps, target_labels
 from mnemoscope.analyses.dissociation_tables import LEARNED, MARGIN, Z, dissociation
 from mnemoscope.analyses.forward import check_fits
-from mnemoscope.analyses.games import MAX_EXACT, METRICS, Play, exact, n_played, pairs, play_of, samples, spread
+from mnemoscope.analyses.games import (
+    MAX_EXACT,
+    METRICS,
+    Play,
+    error_and_margin,
+    exact_values,
+    make_game,
+    n_played,
+    player_pairs,
+    sample_values,
+)
 from mnemoscope.analyses.neuron_removal import MIN_CARRIED, N_ERRORS
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.core.skills import Places, Skills, skill_places
+from mnemoscope.core.skills import SkillPlaces, Skills, skill_places
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,20 +69,20 @@ class Shares:
     high: Float[Tensor, "index skill metric"]
 
 
-def shares(parts: Iterable[Float[Tensor, "index outcome"]], places: Places) -> Shares:
+def shares(parts: Iterable[Float[Tensor, "index outcome"]], places: SkillPlaces) -> Shares:
     """Figures of one exact reading of a game, or of several independent estimates; a single one has no spread."""
     total, means = torch.zeros(()), []
     for part in parts:
         total = total + part
         means.append(_read(part, places)[0])
     value, error = _read(total / len(means), places)
-    sampling, width = spread(torch.stack(means)) if len(means) > 1 else (torch.zeros_like(value),) * 2
+    sampling, width = error_and_margin(torch.stack(means)) if len(means) > 1 else (torch.zeros_like(value),) * 2
     half = ((Z * error).square() + width.square()).sqrt()
     return Shares(value=value, error=error, sampling_error=sampling, low=value - half, high=value + half)
 
 
 def _read(
-    outcome: Float[Tensor, "index outcome"], places: Places
+    outcome: Float[Tensor, "index outcome"], places: SkillPlaces
 ) -> tuple[Float[Tensor, "index skill metric"], Float[Tensor, "index skill metric"]]:
     """Means over the places of each skill, and their standard errors over sequences."""
     by_metric = outcome.to(places.weights).unflatten(1, (len(METRICS), -1)).unbind(1)
@@ -80,7 +90,7 @@ def _read(
     return torch.stack(means, -1).cpu(), torch.stack(errors, -1).cpu()
 
 
-def ends(play: Play, places: Places, n: int) -> dict[str, Tensor]:
+def reference_scores(play: Play, places: SkillPlaces, n: int) -> dict[str, Tensor]:
     """The whole model, the model without any player, and what is lost without each of them alone."""
     there = torch.cat((torch.ones(1, n), torch.zeros(1, n), 1 - torch.eye(n))).bool()
     outcome = play(there)
@@ -105,7 +115,7 @@ def by_player(shares: Shares, n: int) -> dict[str, Tensor]:
         result[name] = values[:n]
         if len(values) > n:
             square = values.new_full((n, n, *values.shape[1:]), torch.nan)
-            first, second = pairs(n).T
+            first, second = player_pairs(n).T
             square[first, second] = square[second, first] = values[n:]
             result["interaction" if name == "value" else f"interaction_{name}"] = square
     return result
@@ -172,12 +182,12 @@ def shapley(
     cells = []
     for kind in kinds:
         removed: Any = {"kind": kind, "source": source, "within": within, "seed": seed}
-        play = play_of(model, batch, players=players, places=places, max_bytes=max_bytes, **removed)
+        play = make_game(model, batch, players=players, places=places, max_bytes=max_bytes, **removed)
         if sampled:
-            parts = samples(play, n, n_samples=n_samples, seed=seed, interactions=interactions)
+            parts = sample_values(play, n, n_samples=n_samples, seed=seed, interactions=interactions)
         else:
-            parts = [exact(play, n, interactions=interactions)]
-        cells.append(ends(play, places, n) | by_player(shares(parts, places), n))
+            parts = [exact_values(play, n, interactions=interactions)]
+        cells.append(reference_scores(play, places, n) | by_player(shares(parts, places), n))
     return xr.Dataset(
         {name: _array(name, [cell[name] for cell in cells]) for name in cells[0]},
         coords={
@@ -186,7 +196,7 @@ def shapley(
             "skill": list(skills),
             "metric": list(METRICS),
             **({"other": list(players)} if interactions else {}),
-            **labels(players, batch),
+            **target_labels(players, batch),
         },
         attrs={
             "log_prob_unit": "nats",

@@ -97,8 +97,11 @@ def over_seeds(runs: Sequence[Run], results: Sequence[Mapping[str, xr.Dataset]])
     Axes of positions get the names that the task has for them, if they have none yet.
     """
     names = [name for name in results[0] if all(name in result for result in results)]
-    places = positions.names_of(runs[0].spec.task)
-    return {name: positions.named(along_seed(runs, [result[name] for result in results]), places) for name in names}
+    places = positions.position_names(runs[0].spec.task)
+    return {
+        name: positions.add_position_names(along_seed(runs, [result[name] for result in results]), places)
+        for name in names
+    }
 
 
 def concatenate(dim: str, results: Mapping[int, Result]) -> Result:

@@ -28,15 +28,15 @@ from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.probes import (
     PENALTY,
     RESOLUTION,
-    check_numbers,
+    check_latent_values,
     check_site,
-    directions,
-    fitted,
+    fit_probe,
     latent_mask,
     latent_values,
-    permuted,
-    positions,
-    vectors,
+    permute_sequences,
+    probe_directions,
+    site_positions,
+    site_vectors,
 )
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
@@ -44,8 +44,8 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 
-Method = Literal["leace", "means", "probe"]
-METHODS: tuple[Method, ...] = get_args(Method)
+SubspaceMethod = Literal["leace", "means", "probe"]
+SUBSPACE_METHODS: tuple[SubspaceMethod, ...] = get_args(SubspaceMethod)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,7 +60,7 @@ class Subspace:
 
     site: Site
     latent: str
-    method: Method
+    method: SubspaceMethod
     basis: Float[Tensor, "direction width"]
     reading: Float[Tensor, "direction width"]
     centre: Float[Tensor, " width"]
@@ -80,7 +80,7 @@ class Subspace:
         if self.classes is None or self.means is None:
             raise InputError(f"steering needs classes, and {self.latent} is a number; make classes of it")
         values = latent_values(batch, self.latent)
-        for value in values[positions(self.site, batch)].unique().tolist():
+        for value in values[site_positions(self.site, batch)].unique().tolist():
             one_of(f"a class of {self.latent} to steer from or to", value, self.classes.tolist())
         return self.means[torch.searchsorted(self.classes, values.contiguous()).clamp(max=len(self.classes) - 1)]
 
@@ -92,7 +92,7 @@ def subspace(
     *,
     site: Site,
     where: str | None = None,
-    method: Method = "leace",
+    method: SubspaceMethod = "leace",
     penalty: float = PENALTY,
     n_shuffles: int = 20,
     seed: int = 0,
@@ -104,39 +104,44 @@ def subspace(
     `n_shuffles`. Raises InputError where a site or latent is not to be probed, the latent takes a single value, or the
     activations do not vary with it at all.
     """
-    one_of("method", method, METHODS)
+    one_of("method", method, SUBSPACE_METHODS)
     in_range("n_shuffles", n_shuffles, 1, math.inf)
     check_fits(model, batch)
     check_site(model, site)
     values, counting = latent_values(batch, latent), latent_mask(batch, where)
-    check_numbers(latent, values, counting)
-    mask = counting & positions(site, batch)
-    x = vectors(model, batch, [site])[0][mask]
+    check_latent_values(latent, values, counting)
+    mask = counting & site_positions(site, batch)
+    x = site_vectors(model, batch, [site])[0][mask]
     if (n := len(values[mask].unique())) < 2:
         raise InputError(f"latent {latent} must take two values at least at {site}; it takes {n}")
 
     def found(labels: Tensor) -> Subspace:
-        return _found(x, labels[mask], site, latent, method, penalty)
+        return _fit_subspace(x, labels[mask], site, latent, method, penalty)
 
     streams = [generator(seed, "shuffled labels", draw) for draw in range(n_shuffles)]
     result = found(values)
     if not len(result.basis):
         raise InputError(f"the activations at {site} do not vary with {latent}; probe it first, or take another site")
-    return replace(result, shuffled=tuple(found(permuted(values, mask, stream)) for stream in streams))
+    return replace(result, shuffled=tuple(found(permute_sequences(values, mask, stream)) for stream in streams))
 
 
-def _found(
-    x: Float[Tensor, "row width"], y: Shaped[Tensor, " row"], site: Site, latent: str, method: Method, penalty: float
+def _fit_subspace(
+    x: Float[Tensor, "row width"],
+    y: Shaped[Tensor, " row"],
+    site: Site,
+    latent: str,
+    method: SubspaceMethod,
+    penalty: float,
 ) -> Subspace:
     classes = None if y.is_floating_point() else y.unique()
     means = None if classes is None else torch.stack([x[y == value].mean(0) for value in classes])
     if method == "probe":
-        spanning = directions(fitted(x.cpu().numpy(), y.cpu().numpy(), penalty)).to(x)
+        spanning = probe_directions(fit_probe(x.cpu().numpy(), y.cpu().numpy(), penalty)).to(x)
         floor = RESOLUTION * float(spanning.abs().max())
     else:
         spanning = _covariance(x, y)[None] if means is None else means - x.mean(0)
         floor = RESOLUTION * float(x.abs().max())
-    basis, reading = _oblique(x, spanning) if method == "leace" else (_orthonormal(spanning, floor),) * 2
+    basis, reading = _fit_leace(x, spanning) if method == "leace" else (_orthonormal(spanning, floor),) * 2
     return Subspace(
         site=site,
         latent=latent,
@@ -154,7 +159,7 @@ def _orthonormal(spanning: Float[Tensor, "vector width"], floor: float) -> Float
     return basis[size > floor]
 
 
-def _oblique(
+def _fit_leace(
     x: Float[Tensor, "row width"], spanning: Float[Tensor, "vector width"]
 ) -> tuple[Float[Tensor, "direction width"], Float[Tensor, "direction width"]]:
     """Basis and reading of LEACE; directions in which the activation does not vary are left out."""

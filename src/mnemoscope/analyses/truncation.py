@@ -27,18 +27,25 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
-from mnemoscope.analyses.predictions import SCORES, Targets, check_targets, counts, looked_at, sums_at
+from mnemoscope.analyses.predictions import (
+    SCORES,
+    Targets,
+    check_targets,
+    places_of_targets,
+    sum_scores_at,
+    target_counts,
+)
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ParamSite
-from mnemoscope.engine.budget import whole_rows
+from mnemoscope.engine.budget import split_rows_into_passes
 from mnemoscope.interventions.reading import logits_at
-from mnemoscope.interventions.run import Decompositions, changed_weights, weight_at
+from mnemoscope.interventions.run import Decompositions, change_weights, weight_at
 
-Kept = Literal["top", "rest"]
-KEPT: tuple[Kept, ...] = get_args(Kept)
+SpectrumPart = Literal["top", "rest"]
+SPECTRUM_PARTS: tuple[SpectrumPart, ...] = get_args(SpectrumPart)
 
 Weights = Mapping[str, Sequence[ParamSite]]
 """Name to the matrices that are cut together."""
@@ -52,7 +59,7 @@ def truncate(
     weights: Weights,
     targets: Targets,
     ranks: Sequence[int] | None = None,
-    parts: Sequence[Kept] = KEPT,
+    parts: Sequence[SpectrumPart] = SPECTRUM_PARTS,
 ) -> xr.Dataset:
     """Predictions with weights cut at one rank after the other; one decomposition per weight, and no copy of the model.
 
@@ -76,7 +83,7 @@ def truncate(
     check_fits(model, batch)
     check_targets(batch, targets)
     for part in parts:
-        one_of("part", part, KEPT)
+        one_of("part", part, SPECTRUM_PARTS)
     kept = Decompositions()
     values = _spectra(model, weights, kept)
     full = [max(min(weight_at(model, site).shape[-2:]) for site in sites) for sites in weights.values()]
@@ -96,7 +103,7 @@ def truncate(
         {
             **{name: (dims, scores[1:, :, i].reshape(shape)) for i, name in enumerate(SCORES)},
             **{f"clean_{name}": ("target", scores[0, :, i]) for i, name in enumerate(SCORES)},
-            "n": ("target", counts(targets).numpy()),
+            "n": ("target", target_counts(targets).numpy()),
             "full_rank": ("weight", full),
             "singular_value": values,
         },
@@ -120,7 +127,7 @@ def _spectra(model: HookedModel, weights: Weights, kept: Decompositions) -> xr.D
     values: dict[str, np.ndarray] = {}
     for site in dict.fromkeys(site for sites in weights.values() for site in sites):
         LowRank(site=site, rank=0)  # refuses a bias
-        found = kept.of(site, weight_at(model, site))[1].cpu().numpy()
+        found = kept.factors(site, weight_at(model, site))[1].cpu().numpy()
         heads = [None] if found.ndim == 1 else range(len(found))
         names = [str(site) if head is None else str(replace(site, head=head)) for head in heads]
         values |= dict(zip(names, np.atleast_2d(found), strict=True))
@@ -137,14 +144,14 @@ def _scores(
     starts = [min((_layer(model, cut.site) for cut in cuts), default=0) for cuts in cells]
     sums = torch.zeros(len(cells), len(targets), len(SCORES), dtype=torch.double)
     numbers = torch.arange(len(batch))
-    for some, where in whole_rows(model, looked_at(targets, numbers)):
+    for some, where in split_rows_into_passes(model, places_of_targets(targets, numbers)):
         rows = numbers[some]
         runs = _runs(model, batch.inputs[rows], where, set(starts))
         for i, (start, cuts) in enumerate(zip(starts, cells, strict=True)):
-            with changed_weights(model, cuts, decompositions=kept):
+            with change_weights(model, cuts, decompositions=kept):
                 logits = runs[start]()
-            sums[i] += sums_at(logits, targets, rows).cpu()
-    return (sums / counts(targets)[:, None]).numpy()
+            sums[i] += sum_scores_at(logits, targets, rows).cpu()
+    return (sums / target_counts(targets)[:, None]).numpy()
 
 
 def _layer(model: HookedModel, site: ParamSite) -> int:

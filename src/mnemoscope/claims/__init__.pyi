@@ -18,4 +18,4 @@ from .judge import operating_characteristics as operating_characteristics
 from .recorded import RecordedVerdict as RecordedVerdict
 from .recorded import recorded_verdicts as recorded_verdicts
 from .verdict import Verdict as Verdict
-from .verdict import record as record
+from .verdict import ruling_record as ruling_record

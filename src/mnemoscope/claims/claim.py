@@ -41,7 +41,7 @@ Measured = Mapping[str, float | Float[np.ndarray, " prompt"]]
 _TIE = 1e-6
 
 
-def beyond(values: Float[np.ndarray, "*shape"], bound: float) -> Float[np.ndarray, "*shape"]:
+def subtract_bound(values: Float[np.ndarray, "*shape"], bound: float) -> Float[np.ndarray, "*shape"]:
     """Values minus the bound, exactly 0 where the two are equal up to rounding."""
     distance = values - bound
     return np.where(np.abs(distance) <= _TIE * max(1.0, abs(bound)), 0.0, distance)
@@ -84,11 +84,11 @@ class Criterion:
         """The distances by which effects clear the margin: positive where they do, negative where they fail."""
         match self.direction:
             case "above":
-                return beyond(effects, self.margin)
+                return subtract_bound(effects, self.margin)
             case "below":
-                return -beyond(effects, self.margin)
+                return -subtract_bound(effects, self.margin)
             case "within":
-                return -beyond(np.abs(effects), self.margin)
+                return -subtract_bound(np.abs(effects), self.margin)
 
     @property
     def wording(self) -> str:

@@ -19,7 +19,7 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from scipy import stats
 
-from mnemoscope.claims.claim import SOURCE, Criterion, Prompts, Replicate, beyond
+from mnemoscope.claims.claim import SOURCE, Criterion, Prompts, Replicate, subtract_bound
 from mnemoscope.core.errors import InputError, one_of
 
 Effects = xr.DataArray | xr.Dataset
@@ -94,7 +94,7 @@ class Sample:
         return self._p(-1, bound)
 
     def _p(self, side: int, bound: float) -> Float[np.ndarray, " replicate"]:
-        distance = side * beyond(self.effects, bound)
+        distance = side * subtract_bound(self.effects, bound)
         if self.prompts is None:
             return np.ones(len(self))
         if self.prompts == "enumerated":
@@ -172,7 +172,7 @@ class Evidence:
 
     def sample(self, name: str, chosen: Bool[np.ndarray, " all"]) -> Sample:
         """The effect `name` of the chosen replicates; InputError where there is none, or one of them is NaN."""
-        effect = named(self.effects, name)
+        effect = select_effect(self.effects, name)
         effect = effect.transpose(self.replicate, ...).astype(float)[chosen]
         if SOURCE in effect.coords and len(effect):
             effect = _by_source(effect, self.replicate)
@@ -217,7 +217,7 @@ def as_dataset(effects: Effects) -> xr.Dataset:
     return effects if isinstance(effects, xr.Dataset) else effects.to_dataset(name=effects.name or "effect")
 
 
-def named(effects: Effects, name: str) -> xr.DataArray:
+def select_effect(effects: Effects, name: str) -> xr.DataArray:
     """One effect; a lone array answers to every name."""
     if isinstance(effects, xr.DataArray):
         return effects

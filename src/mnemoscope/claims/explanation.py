@@ -87,7 +87,7 @@ class ClaimTexts:
         """
         one_of(f"claim of {self.file}", id, self.ids)
         text = self._content.claims[id]
-        filler = _Filler(f"{self.file}: claims.{id}", self._content.phrases, {**self.values, **values})
+        filler = _PlaceholderFiller(f"{self.file}: claims.{id}", self._content.phrases, {**self.values, **values})
         return Explanation(
             procedure=filler.fill("procedure", text.procedure),
             quantities={name: filler.quantity(name, each) for name, each in text.quantities.items()},
@@ -96,12 +96,12 @@ class ClaimTexts:
         )
 
     @cached_property
-    def _content(self) -> "_File":
+    def _content(self) -> "_ExplanationFile":
         import yaml
 
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is compiled
         try:
-            return _File.model_validate(yaml.load(self.file.read_text("utf-8"), loader) or {})
+            return _ExplanationFile.model_validate(yaml.load(self.file.read_text("utf-8"), loader) or {})
         except OSError as error:
             raise InputError(f"{self.file} cannot be read: {error.strerror}") from None
         except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -121,20 +121,20 @@ class _Quantity(_Strict):
     formula: str = ""
 
 
-class _Text(_Strict):
+class _ExplanationEntry(_Strict):
     procedure: str
     quantities: dict[str, _Quantity | str]
     margins: str
     limits: str = ""
 
 
-class _File(_Strict):
+class _ExplanationFile(_Strict):
     phrases: dict[str, str] = {}
-    claims: dict[str, _Text]
+    claims: dict[str, _ExplanationEntry]
 
 
 @dataclass
-class _Filler(string.Formatter):
+class _PlaceholderFiller(string.Formatter):
     """Puts phrases and numbers in place of placeholders; `at` names file and claim in messages."""
 
     at: str

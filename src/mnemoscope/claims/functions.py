@@ -59,7 +59,7 @@ def check_named(what: str, function: Callable[..., Any]) -> None:
     `functools.partial` binds are checked too. `what` names the argument in the message.
     """
     if isinstance(function, partial):
-        for each in _within(function):
+        for each in _bound_functions(function):
             check_named(what, each)
         return
     name = getattr(function, "__qualname__", None)
@@ -74,10 +74,10 @@ def modules_of(function: Callable[..., Any]) -> set[str]:
     """The modules that a function and the functions that are bound to it come from."""
     if not isinstance(function, partial):
         return {function.__module__}
-    return set().union(*map(modules_of, _within(function)))
+    return set().union(*map(modules_of, _bound_functions(function)))
 
 
-def _within(function: partial[Any]) -> list[Callable[..., Any]]:
+def _bound_functions(function: partial[Any]) -> list[Callable[..., Any]]:
     """The function of a `partial`, and those that are bound to it, within tuples and mappings too."""
     found: list[Callable[..., Any]] = []
     left: list[Any] = [function.func, *function.args, *function.keywords.values()]
@@ -93,8 +93,8 @@ def _within(function: partial[Any]) -> list[Callable[..., Any]]:
 
 def in_package(module: str) -> bool:
     """True if a module is of the library or of a guest that is a package, where registrations lie."""
-    owner = guests.owner(module)
-    return f"{module}.".startswith(LIBRARY) if owner is None else guests.directory(owner) is not None
+    owner = guests.guest_of(module)
+    return f"{module}.".startswith(LIBRARY) if owner is None else guests.guest_directory(owner) is not None
 
 
 def function_digest(function: Callable[..., Any]) -> str:
@@ -117,25 +117,25 @@ def _texts(value: Any, seen: set[str]) -> list[str]:
         return [repr(_rounded(value))]
     if not isinstance(value, FunctionType | type):
         return [] if " at 0x" in (text := repr(value)) else [text]
-    name, home = full_name(value), _home(value)
+    name, home = full_name(value), _home_package(value)
     if name in seen:
         return []
     seen.add(name)
-    if home.startswith(LIBRARY) and guests.owner(value.__module__) is None:
+    if home.startswith(LIBRARY) and guests.guest_of(value.__module__) is None:
         return [name]
     source, words = _source(value)
     names = vars(sys.modules[value.__module__])
     texts = [name, source]
     for used in (names[word] for word in words if word in names):
-        foreign = isinstance(used, FunctionType | type) and _home(used) != home
+        foreign = isinstance(used, FunctionType | type) and _home_package(used) != home
         if not isinstance(used, ModuleType):
             texts += [full_name(used)] if foreign else _texts(used, seen)
     return texts
 
 
-def _home(function: Callable[..., Any] | type) -> str:
+def _home_package(function: Callable[..., Any] | type) -> str:
     """The guest that a function belongs to, or its module."""
-    return guests.owner(function.__module__) or function.__module__
+    return guests.guest_of(function.__module__) or function.__module__
 
 
 @cache
@@ -172,12 +172,12 @@ def source_digest(function: Callable[..., Any]) -> str:
     The digest of a function of a system is that of the source of the whole system. A function from a prompt has no
     source. It gets another digest in every process, so that nothing kept is taken for its result.
     """
-    return _digest_of(tuple(sorted(modules_of(function))))
+    return _digest_modules(tuple(sorted(modules_of(function))))
 
 
 @cache
-def _digest_of(modules: tuple[str, ...]) -> str:
-    found = {module: guests.sources(module) for module in modules}
+def _digest_modules(modules: tuple[str, ...]) -> str:
+    found = {module: guests.source_files(module) for module in modules}
     if not all(found.values()):
         return uuid4().hex[:16]
     return digest_of_files(file for sources in found.values() for file in sources)

@@ -29,14 +29,14 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from mnemoscope.claims.claim import MIN_REPLICATES, Claim, Control, Criterion, Quantifier
-from mnemoscope.claims.evidence import Effects, Evidence, Sample, named, prompt_mean
+from mnemoscope.claims.evidence import Effects, Evidence, Sample, prompt_mean, select_effect
 from mnemoscope.claims.quantifiers import (
     LEVEL,
     QUANTIFIERS,
     Decision,
     Interval,
-    differ,
-    jointly,
+    decide_jointly,
+    replicates_differ,
     share_interval,
     studentised,
 )
@@ -52,7 +52,7 @@ N_RESAMPLES = 3999
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class Assessment:
     """One claim against its evidence, before anything is decided.
 
     `parts` has the result of each. `joint` is the decision on all counted parts in the same replicates; None where
@@ -125,38 +125,38 @@ def judge_family(
     }
 
 
-def assess(claim: Claim, evidence: Evidence, *, seed: int, n_resamples: int) -> Trial:
+def assess(claim: Claim, evidence: Evidence, *, seed: int, n_resamples: int) -> Assessment:
     """Confront a claim with its evidence, which must be of the kind that the claim needs."""
-    passed = _passed(claim, evidence)
+    passed = _passing_replicates(claim, evidence)
     n, n_run = int(passed.sum()), len(passed)
     samples = [evidence.sample(part.name, passed) for part in claim.criteria]
     clear = [part.slack(sample.effects) > 0 for part, sample in zip(claim.criteria, samples, strict=True)]
     n_clear = int((np.all if claim.joined == "all" else np.any)(clear, axis=0).sum())
     parts = []
     for part, sample in zip(claim.criteria, samples, strict=True):
-        unit = str(named(evidence.effects, part.name).attrs.get("unit", ""))
+        unit = str(select_effect(evidence.effects, part.name).attrs.get("unit", ""))
         parts.append(_result(claim, part, sample, unit, seed=seed, n_resamples=n_resamples))
-    return Trial(
+    return Assessment(
         claim=claim,
         parts=tuple(parts),
-        joint=jointly(samples, claim.criteria) if n and claim.joined == "all" else None,
-        alike=_alike(samples, claim.criteria) if n > 1 else None,
+        joint=decide_jointly(samples, claim.criteria) if n and claim.joined == "all" else None,
+        alike=_are_alike(samples, claim.criteria) if n > 1 else None,
         share=n_clear / n if n else math.nan,
         share_interval=share_interval(n_clear, n),
         n=n,
         n_failed=n_run - n,
         left_out=tuple(map(str, evidence.left_out)),
-        barred=_barred(claim, evidence, n, n_run),
+        barred=_barring_outcome(claim, evidence, n, n_run),
     )
 
 
-def _alike(samples: Sequence[Sample], parts: Sequence[Criterion]) -> bool | None:
+def _are_alike(samples: Sequence[Sample], parts: Sequence[Criterion]) -> bool | None:
     """True if replicates differ in no part; None where that cannot be told of one and they differ in no other."""
-    found = [differ(sample, part) for sample, part in zip(samples, parts, strict=True)]
+    found = [replicates_differ(sample, part) for sample, part in zip(samples, parts, strict=True)]
     return False if True in found else None if None in found else True
 
 
-def _passed(claim: Claim, evidence: Evidence) -> Bool[np.ndarray, " replicate"]:
+def _passing_replicates(claim: Claim, evidence: Evidence) -> Bool[np.ndarray, " replicate"]:
     if evidence.replicate != claim.replicate:
         raise InputError(f"evidence for {claim.id} must be per {claim.replicate}; got per {evidence.replicate}")
     if claim.gate is None and evidence.gate is None:
@@ -167,7 +167,7 @@ def _passed(claim: Claim, evidence: Evidence) -> Bool[np.ndarray, " replicate"]:
     return claim.gate.passes(evidence.gate)
 
 
-def _barred(claim: Claim, evidence: Evidence, n: int, n_run: int) -> tuple[Outcome, str] | None:
+def _barring_outcome(claim: Claim, evidence: Evidence, n: int, n_run: int) -> tuple[Outcome, str] | None:
     what = f"{claim.replicate}s"
     if n_run < claim.n_replicates:
         return "NOT_APPLICABLE", f"a verdict needs {claim.n_replicates} {what}"
@@ -175,7 +175,7 @@ def _barred(claim: Claim, evidence: Evidence, n: int, n_run: int) -> tuple[Outco
         return "NOT_APPLICABLE", "there is nothing to judge"
     if n < MIN_REPLICATES:
         return "INCONCLUSIVE", f"a decision needs {MIN_REPLICATES} {what} that pass; run more"
-    wrong = misbehaviour(claim, evidence)
+    wrong = find_control_fault(claim, evidence)
     return ("INCONCLUSIVE", wrong) if wrong else None
 
 
@@ -202,7 +202,7 @@ def _result(claim: Claim, part: Criterion, sample: Sample, unit: str, *, seed: i
     )
 
 
-def misbehaviour(claim: Claim, evidence: Evidence) -> str | None:
+def find_control_fault(claim: Claim, evidence: Evidence) -> str | None:
     """The fault of the controls, or nothing; refuses undeclared ones, and dimensions that cannot be reduced."""
     declared = [control.name for control in claim.controls]
     undeclared = sorted(set(evidence.controls) - set(declared))
@@ -211,7 +211,7 @@ def misbehaviour(claim: Claim, evidence: Evidence) -> str | None:
     for control in claim.controls:
         if control.name not in evidence.controls:
             return f"the control {control.name} was not measured"
-        holds = _holds(claim, control, evidence.controls[control.name])
+        holds = _control_holds(claim, control, evidence.controls[control.name])
         wrong = ~holds if control.kind == "positive" else holds
         if wrong.mean() > control.tolerated:
             which = f"in {wrong.sum()} of {wrong.size} " if wrong.size > 1 else ""
@@ -220,13 +220,13 @@ def misbehaviour(claim: Claim, evidence: Evidence) -> str | None:
     return None
 
 
-def _holds(claim: Claim, control: Control, effects: Effects) -> Bool[np.ndarray, " case"]:
+def _control_holds(claim: Claim, control: Control, effects: Effects) -> Bool[np.ndarray, " case"]:
     """True if the claim would hold, in each replicate of a control; NaN does not count as holding."""
-    parts = [_clears(part, control, named(effects, part.name)) for part in claim.criteria]
+    parts = [_effects_clear(part, control, select_effect(effects, part.name)) for part in claim.criteria]
     return (np.all if claim.joined == "all" else np.any)(np.broadcast_arrays(*parts), axis=0)
 
 
-def _clears(part: Criterion, control: Control, effects: xr.DataArray) -> Bool[np.ndarray, " case"]:
+def _effects_clear(part: Criterion, control: Control, effects: xr.DataArray) -> Bool[np.ndarray, " case"]:
     """True if the effect of each replicate clears the margin; where the claim is about a mean, if theirs does."""
     cases = prompt_mean(effects.astype(float))
     if cases.ndim > 1:
@@ -245,9 +245,9 @@ def _holm(ps: Sequence[float]) -> list[float]:
     return np.where(np.isnan(ps), np.nan, adjusted).tolist()
 
 
-def _verdict(trial: Trial, p_support: float, p_refute: float) -> Verdict:
+def _verdict(trial: Assessment, p_support: float, p_refute: float) -> Verdict:
     outcome = _outcome(trial, p_support, p_refute)
-    part = _deciding(trial)
+    part = _deciding_part(trial)
     verdict = Verdict(
         id=trial.claim.id,
         outcome=outcome,
@@ -267,7 +267,7 @@ def _verdict(trial: Trial, p_support: float, p_refute: float) -> Verdict:
     return verdict
 
 
-def _outcome(trial: Trial, p_support: float, p_refute: float) -> Outcome:
+def _outcome(trial: Assessment, p_support: float, p_refute: float) -> Outcome:
     if trial.barred:
         return trial.barred[0]
     supported = trial.p_support <= LEVEL and p_support <= FAMILY_LEVEL
@@ -280,13 +280,13 @@ def _outcome(trial: Trial, p_support: float, p_refute: float) -> Outcome:
     return "MIXED" if halves and not trial.alike else "INCONCLUSIVE"
 
 
-def _deciding(trial: Trial) -> PartResult:
+def _deciding_part(trial: Assessment) -> PartResult:
     """The part that decides: the weakest if all must hold, the strongest if one is enough."""
     choose = max if trial.claim.joined == "all" else min
     return choose(trial.parts, key=lambda part: (part.p_support, -part.p_refute))
 
 
-def _reason(trial: Trial, outcome: Outcome, p_support: float, p_refute: float) -> str:
+def _reason(trial: Assessment, outcome: Outcome, p_support: float, p_refute: float) -> str:
     """One sentence: who was judged, what was found, and why it decides nothing where it does not."""
     what = f"{trial.claim.replicate}s"
     clauses = []
@@ -331,7 +331,7 @@ def operating_characteristics(
     for j, n in enumerate(n_replicates):
         weights = stats.binom.pmf(np.arange(n + 1), n, np.asarray(shares, dtype=float)[:, None])
         for n_clear in range(n + 1):
-            outcome = _judged(quantifier, n_clear, n, n_resamples)
+            outcome = _simulated_outcome(quantifier, n_clear, n, n_resamples)
             table[:, j, outcomes.index(outcome)] += weights[:, n_clear]
     return xr.DataArray(
         table,
@@ -342,7 +342,7 @@ def operating_characteristics(
     )
 
 
-def _judged(quantifier: Quantifier, n_clear: int, n: int, n_resamples: int) -> Outcome:
+def _simulated_outcome(quantifier: Quantifier, n_clear: int, n: int, n_resamples: int) -> Outcome:
     claim = Claim(
         id=quantifier,
         statement=f"planted: {n_clear} of {n}",

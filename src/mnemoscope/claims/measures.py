@@ -61,7 +61,7 @@ Plant = Callable[[int], Planted]
 
 
 @dataclass(frozen=True)
-class Call:
+class MeasureCall:
     """One call of a measure on any work, or on a model after some step; `version` is that of a registered claim."""
 
     measure: Callable[..., Measured]
@@ -72,13 +72,13 @@ class Call:
     @property
     def key(self) -> str:
         """The key of the result; it changes with the version of the measure, or its source."""
-        by_version = self.stands_by_version(self.measure)
+        by_version = self.is_keyed_by_version(self.measure)
         known_by = f"version {self.version}" if by_version else source_digest(self.measure)
         factors = ", ".join(f"{name}={value!r}" for name, value in self.factors)
         at = "" if self.step is None else f" at step {self.step}"
         return f"{name_of(self.measure)}({factors}){at} {known_by}"
 
-    def stands_by_version(self, *functions: Callable[..., Any]) -> bool:
+    def is_keyed_by_version(self, *functions: Callable[..., Any]) -> bool:
         """True if the version says what functions do: there is one, and they lie in packages."""
         return self.version is not None and all(in_package(m) for each in functions for m in modules_of(each))
 
@@ -87,7 +87,7 @@ class Call:
 class Work:
     """Calls on one thing, which is read once for all of them."""
 
-    calls: tuple[Call, ...] = field(default=(), kw_only=True)
+    calls: tuple[MeasureCall, ...] = field(default=(), kw_only=True)
 
     @property
     def name(self) -> str:
@@ -98,7 +98,7 @@ class Work:
         """Changes with what calls at a step are on."""
         return ""
 
-    def code(self, call: Call) -> str:
+    def code(self, call: MeasureCall) -> str:
         """Changes with functions, beside the measure, that decide what a call gives."""
         return ""
 
@@ -106,7 +106,7 @@ class Work:
         """The thing that calls at a step are on."""
         raise NotImplementedError
 
-    def take(self, call: Call, on: Any) -> Measured:
+    def take(self, call: MeasureCall, on: Any) -> Measured:
         """The result of one call."""
         return call.measure(on, **dict(call.factors))
 
@@ -151,17 +151,17 @@ class ControlWork(Work):
         """Changes with the configurations that are planted."""
         return " ".join(configurations(self.plant))
 
-    def code(self, call: Call) -> str:
+    def code(self, call: MeasureCall) -> str:
         """Changes with the measure, the plant and the comparison."""
         functions = [each for each in (call.measure, self.plant, self.compare) if each is not None]
-        digest = function_digest if call.stands_by_version(*functions) else source_digest
+        digest = function_digest if call.is_keyed_by_version(*functions) else source_digest
         return f" {' '.join(map(digest, functions))}"
 
     def load(self, step: int | None) -> Planted:
         """The planted case."""
         return self.plant(self.case)
 
-    def take(self, call: Call, on: Planted) -> Measured:
+    def take(self, call: MeasureCall, on: Planted) -> Measured:
         """The result of one call, compared."""
         units: dict[str, Measured] = {}
         for name, thing in on.items():
@@ -247,13 +247,13 @@ def measure_all(
     results: Results = {}
     for piece in work:
         if isinstance(piece, ModelWork):
-            results[piece.name] = do(piece, store=store)
+            results[piece.name] = do_work(piece, store=store)
             if report:
                 report(piece)
     for _ in range(ATTEMPTS):
         left = [piece for piece in work if piece.name not in results]
         try:
-            for piece, found in zip(left, analyse_many(left, partial(do, store=store), jobs=jobs), strict=True):
+            for piece, found in zip(left, analyse_many(left, partial(do_work, store=store), jobs=jobs), strict=True):
                 results[piece.name] = found
                 if report:
                     report(piece)
@@ -263,7 +263,7 @@ def measure_all(
     raise RuntimeError(f"workers died {ATTEMPTS} times; what was measured is kept, the same command continues")
 
 
-def do(piece: Work, *, store: Path | None) -> dict[str, Measured]:
+def do_work(piece: Work, *, store: Path | None) -> dict[str, Measured]:
     """One piece of work: what is kept is read, the rest measured and kept."""
     file = None if store is None else store / f"{piece.name}.json"
     kept = {} if file is None else _read(file)
@@ -287,7 +287,9 @@ def do(piece: Work, *, store: Path | None) -> dict[str, Measured]:
     }
 
 
-def _measure_calls(piece: Work, calls: Sequence[Call]) -> Iterator[tuple[Call, dict[str, float | list[float]]]]:
+def _measure_calls(
+    piece: Work, calls: Sequence[MeasureCall]
+) -> Iterator[tuple[MeasureCall, dict[str, float | list[float]]]]:
     """Some calls with their results; those on one model together, since what is kept with it serves them all."""
     for step in dict.fromkeys(call.step for call in calls):
         on: Any = piece.load(step)
@@ -344,16 +346,16 @@ def stored_files(store: Path) -> list[StoredFile]:
     files = [file for file in sorted(store.rglob("*.json")) if not file.name.startswith(".")]
     if not files:
         raise InputError(f"{store} holds no measurements")
-    return [_look_into(file, store) for file in files]
+    return [_inspect_file(file, store) for file in files]
 
 
-def incomplete(store: Path) -> list[Path]:
+def incomplete_files(store: Path) -> list[Path]:
     """Files that killed processes left behind, and nobody is writing any more."""
     dotted = [file for file in sorted(store.rglob(".*.json.*")) if file.is_file()]
     return [file for file in dotted if time() - file.stat().st_mtime > LEFT_FOR]
 
 
-def clean(files: Sequence[StoredFile], store: Path, *, others: bool = False) -> list[Path]:
+def clean_store(files: Sequence[StoredFile], store: Path, *, others: bool = False) -> list[Path]:
     """Remove files that cannot be read, and what killed processes left behind; return what was removed or shortened.
 
     With `others`, results of other versions of the library go too; other users may still want them. Raises InputError,
@@ -361,7 +363,7 @@ def clean(files: Sequence[StoredFile], store: Path, *, others: bool = False) -> 
     """
     if foreign := [each.path for each in files if each.foreign]:
         raise InputError(f"{store} is no store of measurements: {foreign[0]} holds something else; nothing was removed")
-    damaged, left = [each.path for each in files if each.problem], incomplete(store)
+    damaged, left = [each.path for each in files if each.problem], incomplete_files(store)
     for file in (*damaged, *left):
         file.unlink(missing_ok=True)
     shortened = [each.path for each in files if others and each.other and not each.problem]
@@ -374,7 +376,7 @@ def clean(files: Sequence[StoredFile], store: Path, *, others: bool = False) -> 
     return [*damaged, *shortened, *left]
 
 
-def _look_into(file: Path, store: Path) -> StoredFile:
+def _inspect_file(file: Path, store: Path) -> StoredFile:
     found = StoredFile(path=file, name=file.relative_to(store).with_suffix("").as_posix(), n_bytes=file.stat().st_size)
     try:
         content = json.loads(file.read_text())

@@ -38,7 +38,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from mnemoscope.claims.claim import Criterion, Quantifier, beyond
+from mnemoscope.claims.claim import Criterion, Quantifier, subtract_bound
 from mnemoscope.claims.evidence import Sample, signed_ratio
 from mnemoscope.core.seeding import stream_seed
 
@@ -108,7 +108,7 @@ class Average:
     def _p(self, bound: float, side: int) -> float:
         if not len(self.roots):
             return 1.0
-        t = side * float(signed_ratio(beyond(np.array([self.mean]), bound), np.array([self.error]))[0])
+        t = side * float(signed_ratio(subtract_bound(np.array([self.mean]), bound), np.array([self.error]))[0])
         resampled = (1 + np.count_nonzero(side * self.roots >= t)) / (1 + len(self.roots))
         return max(float(stats.t.sf(t, self.n - 1)), float(resampled))
 
@@ -188,7 +188,7 @@ def most(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     return Decision(
         p_support=_p_majority(slack > sample.shared_prompt_error, sample.n_left_out),
         p_refute=_p_majority(slack < -sample.shared_prompt_error, sample.n_left_out),
-        remark=_prompts_undecided(slack, sample.shared_prompt_error),
+        remark=_describe_undecided(slack, sample.shared_prompt_error),
         power=power_of_majority(len(slack) + sample.n_left_out),
     )
 
@@ -198,10 +198,10 @@ def every(sample: Sample, part: Criterion, over_replicates: Average) -> Decision
     slack, own = part.slack(sample.effects), sample.p_fails(part)
     n = len(slack)
     if (slack > 0).all():
-        undecided = _prompts_undecided(slack, sample.shared_prompt_error)
+        undecided = _describe_undecided(slack, sample.shared_prompt_error)
         remark = undecided or f"which means a share of at least {share_interval(n, n).low:.2f}"
     else:
-        remark = _clearest(sample, own, "is the clearest exception")
+        remark = _describe_clearest(sample, own, "is the clearest exception")
     return Decision(
         p_support=_p_all(slack > sample.shared_prompt_error, sample.n_left_out),
         p_refute=_p_any_or_majority(sample, own, slack < -sample.shared_prompt_error),
@@ -214,10 +214,10 @@ def exists(sample: Sample, part: Criterion, over_replicates: Average) -> Decisio
     slack, own = part.slack(sample.effects), sample.p_clears(part)
     n = len(slack)
     if (slack < 0).all():
-        undecided = _prompts_undecided(slack, sample.shared_prompt_error)
+        undecided = _describe_undecided(slack, sample.shared_prompt_error)
         remark = undecided or f"which means a share of at most {share_interval(0, n).high:.2f}"
     else:
-        remark = _clearest(sample, own, "is the clearest case")
+        remark = _describe_clearest(sample, own, "is the clearest case")
     return Decision(
         p_support=_p_any_or_majority(sample, own, slack > sample.shared_prompt_error),
         p_refute=_p_all(slack < -sample.shared_prompt_error, sample.n_left_out),
@@ -239,7 +239,7 @@ def equivalence(sample: Sample, part: Criterion, over_replicates: Average) -> De
     return _decide_mean(sample, part, over_replicates, support, refute)
 
 
-def jointly(samples: Sequence[Sample], parts: Sequence[Criterion]) -> Decision | None:
+def decide_jointly(samples: Sequence[Sample], parts: Sequence[Criterion]) -> Decision | None:
     """The decision whether all parts that are counted over replicates hold in the same ones; None with fewer than two.
 
     Each may hold in most replicates, and all of them together in none. Take k parts that all lie at their margins, and
@@ -263,13 +263,13 @@ def jointly(samples: Sequence[Sample], parts: Sequence[Criterion]) -> Decision |
     )
 
 
-def differ(sample: Sample, part: Criterion) -> bool | None:
+def replicates_differ(sample: Sample, part: Criterion) -> bool | None:
     """True if replicates differ by more than their prompts explain, by an F test at 5 %; None: that is not known."""
     effects, values = sample.effects, sample.values
     if sample.prompts is None:
         return None
     if sample.prompts == "enumerated":
-        return bool(np.ptp(beyond(effects, part.margin)) > 0)
+        return bool(np.ptp(subtract_bound(effects, part.margin)) > 0)
     n, n_prompts = values.shape
     common = values.mean(0) if sample.prompts == "shared" else values.mean()
     rest = values - effects[:, None] - common + values.mean()
@@ -320,7 +320,7 @@ def power_of_majority(n: int, level: float = LEVEL) -> str:
     return f"{n} are too few for any share but 0 and 1"
 
 
-def _clearest(sample: Sample, own: Float[np.ndarray, " replicate"], what: str) -> str:
+def _describe_clearest(sample: Sample, own: Float[np.ndarray, " replicate"], what: str) -> str:
     """The replicate that decides, in words."""
     if sample.prompts is None:
         return "and how sure any one of them is, is not known"
@@ -328,7 +328,7 @@ def _clearest(sample: Sample, own: Float[np.ndarray, " replicate"], what: str) -
     return f"and {sample.labels[i]} {what} ({sample.effects[i]:.3g}, p = {_p_any(own, sample.n_left_out):.2g})"
 
 
-def _prompts_undecided(slack: Float[np.ndarray, " replicate"], shared_prompt_error: float) -> str:
+def _describe_undecided(slack: Float[np.ndarray, " replicate"], shared_prompt_error: float) -> str:
     """The number of replicates that do not count, because they share their prompts."""
     n_undecided = int(((slack != 0) & (np.abs(slack) <= shared_prompt_error)).sum())
     return (
@@ -344,11 +344,11 @@ def _decide_mean(sample: Sample, part: Criterion, over: Average, support: float,
     if len(over.roots):
         detected = (stats.t.isf(LEVEL, over.n - 1) + stats.t.ppf(ENOUGH_POWER, over.n - 1)) * over.error
         power = f"{over.n} decide four times in five where the mean lies {detected:.2g} or more from the margin"
-        remark += _unseen(part, over) + _skewed(sample.effects)
+        remark += _unseen_replicates(part, over) + _skewed(sample.effects)
     return Decision(p_support=support, p_refute=refute, remark=remark, power=power)
 
 
-def _unseen(part: Criterion, over: Average) -> str:
+def _unseen_replicates(part: Criterion, over: Average) -> str:
     """The kind of replicates, absent from the sample, that would bring the mean to the margin."""
     share = 1 - (1 - CONFIDENCE) ** (1 / over.n)
     ends = (-part.margin, part.margin) if part.direction == "within" else (part.margin,)

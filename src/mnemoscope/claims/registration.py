@@ -36,8 +36,8 @@ import torch
 
 from mnemoscope.claims.claim import GATE, Claim, Measured, Outcome
 from mnemoscope.claims.functions import configuration_digest, function_digest
-from mnemoscope.claims.measures import Call, Results, Work, control_work, measure_all, merge_work
-from mnemoscope.claims.replicates import average_questions, expected_seeds
+from mnemoscope.claims.measures import MeasureCall, Results, Work, control_work, measure_all, merge_work
+from mnemoscope.claims.replicates import average_prompts, expected_seeds
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
@@ -90,10 +90,10 @@ def registration(claim: Claim, seeds: Sequence[int] = ()) -> dict[str, Any]:
 
 def differences(now: Mapping[str, Any], then: Mapping[str, Any], prefix: str = "") -> list[str]:
     """In what two registrations differ that decides: names of entries, those of rivals after the rival's id."""
-    now, then = _numbered(now), _numbered(then)
+    now, then = _with_versions(now), _with_versions(then)
     found = [prefix + name for name in now if name not in _APART and now[name] != then.get(name)]
     if None in (now["version"], then["version"]):
-        found += [prefix + name for name in _code_moved(now, then)]
+        found += [prefix + name for name in _changed_functions(now, then)]
     elif now["version"] != then["version"]:
         found.append(f"{prefix}version")
     rivals, before = now["rivals"], then.get("rivals", {})
@@ -104,21 +104,21 @@ def differences(now: Mapping[str, Any], then: Mapping[str, Any], prefix: str = "
     return found
 
 
-def code_moved(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+def changed_functions(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
     """The functions whose code differs between two registrations, those of rivals after the rival's id."""
-    found = _code_moved(_numbered(now), _numbered(then))
+    found = _changed_functions(_with_versions(now), _with_versions(then))
     for id, rival in now["rivals"].items():
         if id in then["rivals"]:
-            found += [f"{id}: {name}" for name in code_moved(rival, then["rivals"][id])]
+            found += [f"{id}: {name}" for name in changed_functions(rival, then["rivals"][id])]
     return found
 
 
-def _code_moved(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+def _changed_functions(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
     code, before = now["code"], then["code"]
     return [name for name in {**code, **before} if code.get(name) != before.get(name)]
 
 
-def _numbered(fixed: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_versions(fixed: Mapping[str, Any]) -> Mapping[str, Any]:
     """A registration in the form of today; one from before versions were counted has the version None."""
     if "code" in fixed:
         return fixed
@@ -172,7 +172,7 @@ def machine() -> str:
     return f"{model}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}, numbers {NUMBERS}"
 
 
-def behaviour(
+def measure_controls(
     claims: Iterable[Claim], *, jobs: int = 1, report: Callable[[Work], None] | None = None
 ) -> dict[str, Values]:
     """Measure the controls of claims and their rivals; values by id. `jobs` 0: one process per core.
@@ -180,23 +180,23 @@ def behaviour(
     The measures must be functions that their names identify.
     """
     each = (one for claim in claims for one in (claim, *claim.rivals))
-    asked = [(one, Call(one.measure)) for one in each if one.measure is not None]
+    asked = [(one, MeasureCall(one.measure)) for one in each if one.measure is not None]
     work = [replace(cases[0], calls=(call,)) for one, call in asked for cases in control_work(one).values()]
-    return values_in(asked, measure_all(merge_work(work), jobs=jobs, store=None, report=report))
+    return select_values(asked, measure_all(merge_work(work), jobs=jobs, store=None, report=report))
 
 
-def values_in(asked: Iterable[tuple[Claim, Call]], results: Results) -> dict[str, Values]:
+def select_values(asked: Iterable[tuple[Claim, MeasureCall]], results: Results) -> dict[str, Values]:
     """The values of claims and rivals, by id, among what was measured: those of the first case of every control."""
     found: dict[str, Values] = {}
     for claim, call in asked:
         first = {name: results[cases[0].name][call.key] for name, cases in control_work(claim).items()}
         if claim.of_language_models:
-            first = {name: average_questions(claim, case) for name, case in first.items()}
-        found[claim.id] = {name: numbers(claim, case) for name, case in first.items()}
+            first = {name: average_prompts(claim, case) for name, case in first.items()}
+        found[claim.id] = {name: case_numbers(claim, case) for name, case in first.items()}
     return found
 
 
-def numbers(claim: Claim, measured: Measured) -> dict[str, list[float | str]]:
+def case_numbers(claim: Claim, measured: Measured) -> dict[str, list[float | str]]:
     """The numbers to be kept of one case of a control."""
     names = [*(part.name for part in claim.criteria), GATE]
     return {name: list(map(_plain, _summary(measured[name]))) for name in names if name in measured}
@@ -232,7 +232,7 @@ def _distance(a: np.ndarray, b: np.ndarray) -> float:
     return float((np.abs(a - b) / np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))).max(initial=0.0))
 
 
-def registered(directory: Path | None) -> dict[str, dict[str, Any]]:
+def read_registrations(directory: Path | None) -> dict[str, dict[str, Any]]:
     """Registrations by id in the file of a directory; none where there is no file."""
     if directory is None or not (file := directory / FILE).is_file():
         return {}
@@ -247,12 +247,12 @@ def package_of(claim: Claim) -> Path | None:
     function = claim.measure
     while isinstance(function, partial):
         function = function.func
-    owner = None if function is None else guests.owner(function.__module__)
-    return None if owner is None else guests.directory(owner)
+    owner = None if function is None else guests.guest_of(function.__module__)
+    return None if owner is None else guests.guest_directory(owner)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class RegistrationCheck:
     """A claim compared with its registration.
 
     `departures` are None for a claim that is not registered. Moved code is no departure, nor are other values where
@@ -266,26 +266,26 @@ class Standing:
     off: float | None = None
 
 
-def standing(
+def check_registration(
     claim: Claim, seeds: Sequence[int], values: Mapping[str, Values] = MappingProxyType({}), *, anew: bool = False
-) -> Standing:
+) -> RegistrationCheck:
     """Compare a claim that is judged on these seeds with its registration.
 
     `values` are those of the measures on the controls of the claim and its rivals, by id; without them they are not
     compared. They are `anew` if they were measured just now, on this machine.
     """
-    then = registered(package_of(claim)).get(claim.id)
+    then = read_registrations(package_of(claim)).get(claim.id)
     if then is None:
-        return Standing()
+        return RegistrationCheck()
     now, off, code = registration(claim, seeds), _distances(claim, values, then), ""
-    here, unlike = anew and _is_here(then), _unlike(off, then, anew=anew)
-    if moved := code_moved(now, then):
+    here, unlike = anew and _is_this_machine(then), _deviating_values(off, then, anew=anew)
+    if moved := changed_functions(now, then):
         found = ("differ" if unlike else "equal") if off else "not checked here"
         code = f"code moved since registration ({', '.join(moved)}); values {found}"
     elif unlike and not here:
         code = f"values differ by {max(off.values()):.1g} with the same code, as other machines may"
     departures = tuple(differences(now, then) or (unlike if moved or here else ()))
-    return Standing(departures=departures, code=code, off=max(off.values()) if off else None)
+    return RegistrationCheck(departures=departures, code=code, off=max(off.values()) if off else None)
 
 
 def _distances(claim: Claim, values: Mapping[str, Values], then: Mapping[str, Any]) -> dict[str, float]:
@@ -295,28 +295,28 @@ def _distances(claim: Claim, values: Mapping[str, Values], then: Mapping[str, An
     return {"values" if id == claim.id else f"{id}: values": by for id, by in found.items()}
 
 
-def _is_here(then: Mapping[str, Any]) -> bool:
+def _is_this_machine(then: Mapping[str, Any]) -> bool:
     """True if this is the machine that computed the values of a registration."""
     return then.get("machine") == machine()
 
 
-def _unlike(off: Mapping[str, float], then: Mapping[str, Any], *, anew: bool) -> list[str]:
+def _deviating_values(off: Mapping[str, float], then: Mapping[str, Any], *, anew: bool) -> list[str]:
     """The values that are not as registered."""
-    tolerance = HERE if anew and _is_here(then) else ELSEWHERE
+    tolerance = HERE if anew and _is_this_machine(then) else ELSEWHERE
     return [name for name, by in off.items() if by > tolerance]
 
 
 def registered_versions(claim: Claim) -> dict[str, int]:
     """The claim and its rivals, by id, whose version is that of their registration."""
-    then = registered(package_of(claim)).get(claim.id, {"rivals": {}})
+    then = read_registrations(package_of(claim)).get(claim.id, {"rivals": {}})
     kept = {claim.id: then, **then["rivals"]}
     return {one.id: one.version for one in (claim, *claim.rivals)
             if kept.get(one.id, {}).get("version") == one.version}  # fmt: skip
 
 
-def superseded(claim: Claim) -> tuple[Superseded, ...]:
+def superseded_forms(claim: Claim) -> tuple[Superseded, ...]:
     """Earlier forms of a claim, the oldest first."""
-    entries = registered(package_of(claim)).get(claim.id, {}).get("superseded", [])
+    entries = read_registrations(package_of(claim)).get(claim.id, {}).get("superseded", [])
     return tuple(Superseded(reason=entry["reason"], **entry.get("verdict", {})) for entry in entries)
 
 
@@ -338,7 +338,7 @@ def register(
     was fixed counts for the last. Raises InputError where a claim is registered otherwise and there is no reason, or
     the file cannot be read.
     """
-    content, changed = registered(directory), []
+    content, changed = read_registrations(directory), []
     by_id = {record["id"]: record for record in verdicts}
     for claim in claims:
         before = content.get(claim.id, {})
@@ -370,12 +370,12 @@ def _entry(claim: Claim, then: Mapping[str, Any], *, measured: bool) -> tuple[Ma
     different = differences(now, then) if then else []
     if different and not measured:
         return now, different
-    if VALUES in then and not different and not code_moved(now, then):
+    if VALUES in then and not different and not changed_functions(now, then):
         return then, []
-    values = behaviour([claim])
+    values = measure_controls([claim])
     for id, entry in {claim.id: now, **now["rivals"]}.items():
         entry[VALUES] = values.get(id, {})
-    different = different or (_unlike(_distances(claim, values, then), then, anew=True) if then else [])
+    different = different or (_deviating_values(_distances(claim, values, then), then, anew=True) if then else [])
     return {**now, "machine": machine()}, different
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from mnemoscope.claims.claim import GATE, MIN_REPLICATES, Claim, Measured
 from mnemoscope.claims.measures import ModelWork
-from mnemoscope.core.errors import InputError, one_of, ranges
+from mnemoscope.core.errors import InputError, format_ranges, one_of
 from mnemoscope.core.presets import SYSTEMS, Configuration
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import usable_device
@@ -61,7 +61,7 @@ def _planned_seeds(claim: Claim) -> list[set[int]]:
 
 
 @dataclass(frozen=True)
-class Admitted:
+class AdmittedRuns:
     """Runs by configuration and seed, finished ones to judge claims on and incomplete ones, and language models."""
 
     finished: Mapping[Configuration, Mapping[int, Run]]
@@ -98,17 +98,17 @@ class Admitted:
                 ([run.spec.seed for run in self.other_split[unit]], "another split of the data"),
             ):
                 if seeds:
-                    sentences.append(f"{name}, seed{'s' if len(seeds) > 1 else ''} {ranges(seeds)}: {why}")
+                    sentences.append(f"{name}, seed{'s' if len(seeds) > 1 else ''} {format_ranges(seeds)}: {why}")
         return tuple(sentences)
 
 
-def admit(runs: Sequence[Run], claims: Iterable[Claim], models: Sequence[ModelWork] = ()) -> Admitted:
+def admit_runs(runs: Sequence[Run], claims: Iterable[Claim], models: Sequence[ModelWork] = ()) -> AdmittedRuns:
     """The runs that claims are about; refuses a seed of a configuration that occurs twice, under one name or two."""
     by_label([run for run in runs if run.finished])  # refuses a seed that stands there twice
     finished: dict[tuple, dict[int, Run]] = {}
     unfinished: dict[tuple, dict[int, Run]] = {}
     for run in runs:
-        group = (finished if run.finished else unfinished).setdefault(_alike(run.spec), {})
+        group = (finished if run.finished else unfinished).setdefault(_comparable_fields(run.spec), {})
         other = group.setdefault(run.spec.seed, run)
         if other is not run and run.finished:
             raise InputError(
@@ -116,9 +116,9 @@ def admit(runs: Sequence[Run], claims: Iterable[Claim], models: Sequence[ModelWo
                 f"{run.label}; hand in one of them"
             )
     specs = {unit: unit.spec(0) for claim in claims for unit in claim.units.values()}
-    ended = {unit: finished.get(_alike(spec), {}) for unit, spec in specs.items()}
-    begun = {unit: unfinished.get(_alike(spec), {}) for unit, spec in specs.items()}
-    return Admitted(
+    ended = {unit: finished.get(_comparable_fields(spec), {}) for unit, spec in specs.items()}
+    begun = {unit: unfinished.get(_comparable_fields(spec), {}) for unit, spec in specs.items()}
+    return AdmittedRuns(
         finished=ended,
         unfinished={
             unit: {seed: run for seed, run in runs.items() if seed not in ended[unit]} for unit, runs in begun.items()
@@ -128,7 +128,7 @@ def admit(runs: Sequence[Run], claims: Iterable[Claim], models: Sequence[ModelWo
     )
 
 
-def _alike(spec: RunSpec) -> tuple:
+def _comparable_fields(spec: RunSpec) -> tuple:
     """The common part of runs of one configuration; the steps of kept checkpoints are no part of it."""
     task, model, recipe = spec.configuration
     return task, model, replace(recipe, checkpoint_steps=None, save_every=1)
@@ -138,7 +138,7 @@ def _differs_in_split(one: RunSpec, other: RunSpec) -> bool:
     """True if two specifications of one name would be alike if their splits were."""
     if one.label != other.label:  # of most pairs; whether configurations are alike takes longer to say
         return False
-    (one_task, *one_rest), (other_task, *other_rest) = _alike(one), _alike(other)
+    (one_task, *one_rest), (other_task, *other_rest) = _comparable_fields(one), _comparable_fields(other)
     return one_rest == other_rest and one_task != other_task
 
 
@@ -152,7 +152,7 @@ def language_models(sources: Sequence[str | Path], device: str, dtype: str) -> t
     return tuple(ModelWork(name, device, dtype) for name in names)
 
 
-def put_to_models(claim: Claim, models: Sequence[ModelWork]) -> Claim:
+def adapt_to_models(claim: Claim, models: Sequence[ModelWork]) -> Claim:
     """The claim as it is put to some models: where there are several, models are its replicates; so with its rivals."""
     if not claim.of_language_models:
         return claim
@@ -163,7 +163,7 @@ def put_to_models(claim: Claim, models: Sequence[ModelWork]) -> Claim:
         )
     if len(models) == 1 or claim.replicate == "model":
         return claim
-    rivals = tuple(put_to_models(rival, models) for rival in claim.rivals)
+    rivals = tuple(adapt_to_models(rival, models) for rival in claim.rivals)
     n = MIN_REPLICATES if not claim.headline else claim.n_replicates
     return replace(claim, replicate="model", n_replicates=n, rivals=rivals)
 
@@ -173,7 +173,7 @@ def as_replicates(
 ) -> list[tuple[int | str, Measured]]:
     """Replicates with their labels, from the measurements on every model, or per question from arrays of one length."""
     if claim.replicate == "model":
-        return [(model, average_questions(claim, found)) for model, found in zip(models, measured, strict=True)]
+        return [(model, average_prompts(claim, found)) for model, found in zip(models, measured, strict=True)]
     (found,) = measured
     sizes = {name: np.shape(value) for name, value in found.items()}
     if len(set(sizes.values())) != 1 or len(next(iter(sizes.values()))) != 1:
@@ -186,7 +186,7 @@ def as_replicates(
     return [(i, {name: float(np.asarray(value)[i]) for name, value in found.items()}) for i in range(n)]
 
 
-def average_questions(claim: Claim, measured: Measured) -> Measured:
+def average_prompts(claim: Claim, measured: Measured) -> Measured:
     """One number per effect: the mean over the questions that pass the gate, over all of them where none passes.
 
     The gate of a model is the mean of its gate values over the questions that pass, NaN where none does.

@@ -18,17 +18,32 @@ from mnemoscope.claims.claim import CLAIMS, GATE, MIN_REPLICATES, SOURCE, Claim,
 from mnemoscope.claims.evidence import Evidence
 from mnemoscope.claims.functions import check_named, modules_of
 from mnemoscope.claims.judge import judge, judge_family
-from mnemoscope.claims.measures import Call, DrawWork, Results, RunWork, Work, control_work, measure_all, merge_work
-from mnemoscope.claims.registration import functions_of, registered_versions, standing, superseded, values_in
-from mnemoscope.claims.replicates import (
-    Admitted,
-    admit,
-    as_replicates,
-    average_questions,
-    language_models,
-    put_to_models,
+from mnemoscope.claims.measures import (
+    DrawWork,
+    MeasureCall,
+    Results,
+    RunWork,
+    Work,
+    control_work,
+    measure_all,
+    merge_work,
 )
-from mnemoscope.claims.verdict import Cell, Ruling, Verdict
+from mnemoscope.claims.registration import (
+    check_registration,
+    functions_of,
+    registered_versions,
+    select_values,
+    superseded_forms,
+)
+from mnemoscope.claims.replicates import (
+    AdmittedRuns,
+    adapt_to_models,
+    admit_runs,
+    as_replicates,
+    average_prompts,
+    language_models,
+)
+from mnemoscope.claims.verdict import Ruling, SensitivityCell, Verdict
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
@@ -43,7 +58,7 @@ Progress = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class ClaimVariant:
     """A claim, a rival, or one of the two with a factor changed: a cell of the sensitivity table.
 
     `version` is that of the measure, if the claim is registered with it.
@@ -55,11 +70,13 @@ class Question:
     version: int | None = None
 
     @property
-    def call(self) -> Call:
+    def call(self) -> MeasureCall:
         """The call that measures its effects."""
         assert self.claim.measure is not None
         varies_measure = self.factor and not is_training_factor(self.factor)
-        return Call(self.claim.measure, ((self.factor, self.value),) if varies_measure else (), version=self.version)
+        return MeasureCall(
+            self.claim.measure, ((self.factor, self.value),) if varies_measure else (), version=self.version
+        )
 
 
 def run_trials(
@@ -101,14 +118,14 @@ def run_trials(
     """
     n_processes(jobs)
     asked_models = language_models(models, device, dtype)
-    registered_form = [moved for claim in claims if (moved := under_recipe(claim, recipe))]
+    registered_form = [moved for claim in claims if (moved := with_recipe(claim, recipe))]
     for claim in registered_form:
         check_measurable(claim)
-    claims = [put_to_models(claim, asked_models) for claim in registered_form]
-    questions = {claim.id: questions_about(claim, sensitivity) for claim in claims}
-    admitted = admit(runs, [question.claim for asked in questions.values() for question in asked], asked_models)
+    claims = [adapt_to_models(claim, asked_models) for claim in registered_form]
+    questions = {claim.id: claim_variants(claim, sensitivity) for claim in claims}
+    admitted = admit_runs(runs, [question.claim for asked in questions.values() for question in asked], asked_models)
     admitted.check_identity()
-    plans = {claim.id: plan(questions[claim.id], admitted, emergence=emergence) for claim in claims}
+    plans = {claim.id: plan_work(questions[claim.id], admitted, emergence=emergence) for claim in claims}
     work = merge_work([piece for pieces in plans.values() for piece in pieces])
     results = measure_all(work, jobs=jobs, store=store, report=_progress(plans, report))
     evidence = {id: [collect_evidence(each, admitted, results) for each in asked] for id, asked in questions.items()}
@@ -116,15 +133,15 @@ def run_trials(
     rulings = []
     for claim, as_registered in zip(claims, registered_form, strict=True):
         asked = questions[claim.id]
-        ruling = rule(asked, evidence[claim.id], verdicts[claim.id])
-        values = values_in([(each.claim, each.call) for each in asked if not each.factor], results)
-        found = standing(as_registered, admitted.seeds(claim) if claim.units else (), values)
+        ruling = rule_on_claim(asked, evidence[claim.id], verdicts[claim.id])
+        values = select_values([(each.claim, each.call) for each in asked if not each.factor], results)
+        found = check_registration(as_registered, admitted.seeds(claim) if claim.units else (), values)
         rulings.append(
             replace(
                 ruling,
                 emergence=follow_training(asked[0], admitted, results) if emergence else None,
                 set_aside=admitted.set_aside(claim),
-                superseded=superseded(claim),
+                superseded=superseded_forms(claim),
                 departures=found.departures,
                 code=found.code,
             )
@@ -132,7 +149,7 @@ def run_trials(
     return rulings
 
 
-def under_recipe(claim: Claim, recipe: str | None) -> Claim | None:
+def with_recipe(claim: Claim, recipe: str | None) -> Claim | None:
     """The claim about models of a recipe; None if it means nothing there, as it does not vary the recipe itself.
 
     Under another recipe than its own it stands alone, and no headline hangs on it.
@@ -141,12 +158,12 @@ def under_recipe(claim: Claim, recipe: str | None) -> Claim | None:
         return claim
     if recipe not in claim.factors.get("recipe", ()):
         return None
-    moved = under(claim, "recipe", recipe)
+    moved = with_configurations(claim, "recipe", recipe)
     alone = {"n_replicates": MIN_REPLICATES, "headline": False}
     return replace(moved, rivals=tuple(replace(rival, **alone) for rival in moved.rivals), **alone)
 
 
-def under(claim: Claim, field: str, value: Any) -> Claim:
+def with_configurations(claim: Claim, field: str, value: Any) -> Claim:
     """The claim about other configurations, and its rivals; what varies the same factor is dropped.
 
     Controls that are made from its configurations, such as untrained models and planted trajectories, are made from the
@@ -156,23 +173,25 @@ def under(claim: Claim, field: str, value: Any) -> Claim:
         claim,
         units={name: unit.changed(field, value) for name, unit in claim.units.items()},
         factors={name: values for name, values in claim.factors.items() if name != field},
-        controls=tuple(replace(control, plant=_changed(control.plant, field, value)) for control in claim.controls),
-        rivals=tuple(under(rival, field, value) for rival in claim.rivals),
+        controls=tuple(
+            replace(control, plant=_replace_bound(control.plant, field, value)) for control in claim.controls
+        ),
+        rivals=tuple(with_configurations(rival, field, value) for rival in claim.rivals),
     )
 
 
-def _changed(given: Any, field: str, value: Any) -> Any:
+def _replace_bound(given: Any, field: str, value: Any) -> Any:
     """The value that `partial` binds to a function, with every configuration in it changed."""
     match given:
         case Configuration():
             return given.changed(field, value)
         case partial():
-            args, keywords = _changed((given.args, given.keywords), field, value)
+            args, keywords = _replace_bound((given.args, given.keywords), field, value)
             return partial(given.func, *args, **keywords)
         case dict():
-            return {name: _changed(each, field, value) for name, each in given.items()}
+            return {name: _replace_bound(each, field, value) for name, each in given.items()}
         case tuple():
-            return tuple(_changed(each, field, value) for each in given)
+            return tuple(_replace_bound(each, field, value) for each in given)
     return given
 
 
@@ -187,37 +206,37 @@ def check_measurable(claim: Claim) -> None:
         for what, function in functions_of(asked).items():
             check_named(f"{what} of claim {asked.id}", function)
     for module in modules_of(claim.measure):
-        guests.require(module)
+        guests.check_importable(module)
 
 
-def questions_about(claim: Claim, sensitivity: bool) -> list[Question]:
+def claim_variants(claim: Claim, sensitivity: bool) -> list[ClaimVariant]:
     """The claim, its rivals, and the cells of all of them, which stand alone, so that no headline hangs on them."""
     asked, versions = (claim, *claim.rivals), registered_versions(claim)
-    questions = [Question(claim=one, version=versions.get(one.id)) for one in asked]
+    questions = [ClaimVariant(claim=one, version=versions.get(one.id)) for one in asked]
     for one in asked if sensitivity else ():
         alone = replace(one, n_replicates=MIN_REPLICATES, headline=False, rivals=(), factors={})
         for factor, value in [(factor, value) for factor, values in one.factors.items() for value in values]:
-            changed = under(alone, factor, value) if is_training_factor(factor) else alone
-            questions.append(Question(claim=changed, factor=factor, value=value, version=versions.get(one.id)))
+            changed = with_configurations(alone, factor, value) if is_training_factor(factor) else alone
+            questions.append(ClaimVariant(claim=changed, factor=factor, value=value, version=versions.get(one.id)))
     return questions
 
 
-def plan(questions: Sequence[Question], admitted: Admitted, *, emergence: bool) -> list[Work]:
+def plan_work(questions: Sequence[ClaimVariant], admitted: AdmittedRuns, *, emergence: bool) -> list[Work]:
     """All that is measured for one claim: of its models and controls, and of one seed along training."""
     work: list[Work] = []
     for question in questions:
-        replicates = [piece for units in _replicates(question.claim, admitted).values() for piece in units.values()]
+        replicates = [piece for units in _replicate_work(question.claim, admitted).values() for piece in units.values()]
         models = admitted.models if question.claim.of_language_models else ()
         controls = [piece for cases in control_work(question.claim).values() for piece in cases]
         work += [replace(piece, calls=(question.call,)) for piece in (*models, *replicates, *controls)]
-    if emergence and (along := _developing(questions[0].claim, admitted)):
+    if emergence and (along := _common_checkpoints(questions[0].claim, admitted)):
         seed, steps = along
         calls = tuple(replace(questions[0].call, step=step) for step in steps)
-        work += [replace(piece, calls=calls) for piece in _replicates(questions[0].claim, admitted)[seed].values()]
+        work += [replace(piece, calls=calls) for piece in _replicate_work(questions[0].claim, admitted)[seed].values()]
     return work
 
 
-def _replicates(claim: Claim, admitted: Admitted) -> dict[int, dict[str, Work]]:
+def _replicate_work(claim: Claim, admitted: AdmittedRuns) -> dict[int, dict[str, Work]]:
     """The work of every seed by configuration, or of every draw; none for a claim about language models."""
     if claim.of_language_models:
         return {}
@@ -229,7 +248,7 @@ def _replicates(claim: Claim, admitted: Admitted) -> dict[int, dict[str, Work]]:
             for seed in seeds}  # fmt: skip
 
 
-def _developing(claim: Claim, admitted: Admitted) -> tuple[int, tuple[int, ...]] | None:
+def _common_checkpoints(claim: Claim, admitted: AdmittedRuns) -> tuple[int, tuple[int, ...]] | None:
     """The first seed with checkpoints along training, and steps common to its runs: every other one of many."""
     for seed in admitted.seeds(claim) if claim.units and claim.develops else ():
         steps = set.intersection(*(set(admitted.finished[unit][seed].steps) for unit in claim.units.values()))
@@ -255,33 +274,38 @@ def _progress(
     return finished
 
 
-def collect_evidence(question: Question, admitted: Admitted, results: Results) -> Evidence:
+def collect_evidence(question: ClaimVariant, admitted: AdmittedRuns, results: Results) -> Evidence:
     """The effects of one question, replicate by replicate, with its controls."""
     claim, key = question.claim, question.call.key
     controls = {name: [results[piece.name][key] for piece in cases] for name, cases in control_work(claim).items()}
     if claim.of_language_models:
         models = [model.source for model in admitted.models]
         each = as_replicates(claim, models, [results[model.name][key] for model in admitted.models])
-        controls = {name: [average_questions(claim, case) for case in cases] for name, cases in controls.items()}
+        controls = {name: [average_prompts(claim, case) for case in cases] for name, cases in controls.items()}
     else:
         models = []
-        each = [(label, _measured(claim, units, key, results)) for label, units in _replicates(claim, admitted).items()]
-    found = _evidence(claim, each, admitted.left_out(claim))
+        each = [
+            (label, _replicate_effects(claim, units, key, results))
+            for label, units in _replicate_work(claim, admitted).items()
+        ]
+    found = _gather_evidence(claim, each, admitted.left_out(claim))
     return replace(
-        found, controls={name: _dataset(claim, cases, "case") for name, cases in controls.items()}, models=models
+        found, controls={name: _stack_effects(claim, cases, "case") for name, cases in controls.items()}, models=models
     )
 
 
-def _measured(claim: Claim, units: Mapping[str, Work], key: str, results: Results) -> Measured:
+def _replicate_effects(claim: Claim, units: Mapping[str, Work], key: str, results: Results) -> Measured:
     """The effects of one replicate, from its work by configuration."""
     found = {name: results[piece.name][key] for name, piece in units.items()}
     return next(iter(found.values())) if claim.compare is None or not claim.units else claim.compare(found)
 
 
-def _evidence(claim: Claim, each: Sequence[tuple[int | str, Measured]], left_out: Sequence[int] = ()) -> Evidence:
+def _gather_evidence(
+    claim: Claim, each: Sequence[tuple[int | str, Measured]], left_out: Sequence[int] = ()
+) -> Evidence:
     """Evidence of replicates that were measured, without controls."""
     labels = {claim.replicate: [label for label, _ in each]}
-    effects = _dataset(claim, [measured for _, measured in each], claim.replicate).assign_coords(labels)
+    effects = _stack_effects(claim, [measured for _, measured in each], claim.replicate).assign_coords(labels)
     gate = effects.get(GATE)
     effects = effects.drop_vars(GATE, errors="ignore")
     if SOURCE in effects:
@@ -297,7 +321,7 @@ def _evidence(claim: Claim, each: Sequence[tuple[int | str, Measured]], left_out
     return Evidence(effects=effects, gate=gate, prompts=claim.prompts, replicate=claim.replicate, left_out=left_out)
 
 
-def _dataset(claim: Claim, each: Sequence[Measured], dim: str) -> xr.Dataset:
+def _stack_effects(claim: Claim, each: Sequence[Measured], dim: str) -> xr.Dataset:
     """The measurements, along `dim`; the effects that count even where nothing was measured."""
     units = {part.name: part.unit for part in claim.criteria}
     arrays = {}
@@ -320,32 +344,32 @@ def judge_systems(cases: Sequence[tuple[Claim, Evidence]]) -> dict[str, Verdict]
         there = {claim.id for claim, _ in family}
         registered = [CLAIMS.get(name) for name in CLAIMS.names()] if system else []
         absent = [c for c in registered if c.system == system and c.headline and c.id not in there]
-        family += [(claim, _evidence(claim, [])) for claim in (replace(each, controls=()) for each in absent)]
+        family += [(claim, _gather_evidence(claim, [])) for claim in (replace(each, controls=()) for each in absent)]
         verdicts |= judge_family(family)
     return verdicts
 
 
-def rule(questions: Sequence[Question], evidence: Sequence[Evidence], verdict: Verdict) -> Ruling:
+def rule_on_claim(questions: Sequence[ClaimVariant], evidence: Sequence[Evidence], verdict: Verdict) -> Ruling:
     """The verdict on a claim beside those on its rivals and on the cells of its sensitivity table."""
     claim, others = questions[0].claim, zip(questions[1:], evidence[1:], strict=True)
     judged = [(question, judge(question.claim, found)) for question, found in others]
     rivals = {question.claim.id: found for question, found in judged if not question.factor}
     before = {claim.id: verdict, **rivals}
     cells = [
-        Cell(factor=each.factor, value=str(each.value), verdict=found, before=before[each.claim.id].outcome)
+        SensitivityCell(factor=each.factor, value=str(each.value), verdict=found, before=before[each.claim.id].outcome)
         for each, found in judged
         if each.factor
     ]
     return Ruling(claim=claim, evidence=evidence[0], verdict=verdict, rivals=rivals, sensitivity=tuple(cells))
 
 
-def follow_training(question: Question, admitted: Admitted, results: Results) -> xr.Dataset | None:
+def follow_training(question: ClaimVariant, admitted: AdmittedRuns, results: Results) -> xr.Dataset | None:
     """The effects over training of one seed; None where no seed has checkpoints along it."""
     claim = question.claim
-    if (along := _developing(claim, admitted)) is None:
+    if (along := _common_checkpoints(claim, admitted)) is None:
         return None
     seed, steps = along
-    units = _replicates(claim, admitted)[seed]
-    each = [_measured(claim, units, replace(question.call, step=step).key, results) for step in steps]
-    found = _dataset(claim, each, "step").assign_coords(step=list(steps)).drop_vars(GATE, errors="ignore")
+    units = _replicate_work(claim, admitted)[seed]
+    each = [_replicate_effects(claim, units, replace(question.call, step=step).key, results) for step in steps]
+    found = _stack_effects(claim, each, "step").assign_coords(step=list(steps)).drop_vars(GATE, errors="ignore")
     return (found.mean("prompt") if "prompt" in found.dims else found).assign_attrs(seed=seed)

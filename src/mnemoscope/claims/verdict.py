@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.claims.claim import Claim, Outcome, is_training_factor
-from mnemoscope.claims.evidence import Evidence, named, prompt_mean
+from mnemoscope.claims.evidence import Evidence, prompt_mean, select_effect
 from mnemoscope.claims.quantifiers import Interval
 from mnemoscope.claims.registration import Superseded, registration
 from mnemoscope.claims.replicates import expected_seeds
@@ -93,7 +93,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class SensitivityCell:
     """The claim, or one of its rivals, with one factor changed.
 
     The factor is a keyword of the measure, `recipe`, or a field of the configurations; `value` is its value here, in
@@ -134,7 +134,7 @@ class Ruling:
     evidence: Evidence
     verdict: Verdict
     rivals: Mapping[str, Verdict]
-    sensitivity: tuple[Cell, ...] = ()
+    sensitivity: tuple[SensitivityCell, ...] = ()
     emergence: xr.Dataset | None = None
     departures: tuple[str, ...] | None = None
     code: str = ""
@@ -164,7 +164,7 @@ class Ruling:
         return tuple(found)
 
     @property
-    def flips(self) -> tuple[Cell, ...]:
+    def flips(self) -> tuple[SensitivityCell, ...]:
         """Cells of the sensitivity table with another outcome."""
         return tuple(cell for cell in self.sensitivity if cell.flips)
 
@@ -183,7 +183,7 @@ class Ruling:
         Of several parts the least counts, or the most if any of them will do.
         """
         gate, effects = self.claim.gate, self.evidence.effects
-        each = [part.slack(prompt_mean(named(effects, part.name)).to_numpy()) for part in self.claim.criteria]
+        each = [part.slack(prompt_mean(select_effect(effects, part.name)).to_numpy()) for part in self.claim.criteria]
         slack = (np.min if self.claim.joined == "all" else np.max)(each, axis=0)
         passes = np.full(len(slack), True) if gate is None else gate.passes(self.evidence.gate)
         labels = self.evidence.labels[passes]
@@ -205,7 +205,7 @@ class Ruling:
         return slack[self.evidence.replicate].to_numpy()[place].item() if values[place] <= 0 else None
 
 
-def record(ruling: Ruling) -> dict[str, Any]:
+def ruling_record(ruling: Ruling) -> dict[str, Any]:
     """A ruling as plain data for JSON; numbers that are not finite become None."""
     claim = ruling.claim
     return {
@@ -246,7 +246,7 @@ def record(ruling: Ruling) -> dict[str, Any]:
 
 def write_rulings(rulings: Sequence[Ruling], path: Path) -> None:
     """Write rulings as JSON: a list of records, of a trial or of a session of tests."""
-    content = json.dumps([record(ruling) for ruling in rulings], indent=2, allow_nan=False)
+    content = json.dumps([ruling_record(ruling) for ruling in rulings], indent=2, allow_nan=False)
     write_atomically(path, (content + "\n").encode())
 
 

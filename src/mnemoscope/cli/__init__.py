@@ -9,20 +9,20 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-import lazy_loader
+from mnemoscope.core.renamed import public_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)
 
 atexit.register(gc.freeze)  # looking for garbage in a process that ends takes a second
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; wrong input gives one line on standard error and exit code 2, an interrupt one and 130."""
-    from mnemoscope.cli.process import interrupts_noted, libraries_silent
+    from mnemoscope.cli.process import note_interrupts, silence_libraries
     from mnemoscope.core.errors import InputError
 
     words = list(sys.argv[1:] if arguments is None else arguments)
-    with interrupts_noted() as noted, libraries_silent():
+    with note_interrupts() as noted, silence_libraries():
         try:
             _run(words)
         except Exception as error:
@@ -50,9 +50,9 @@ def _run(words: list[str]) -> None:
 
         print("\n".join(candidates(words[1:])))
         return
-    from mnemoscope.cli.parse import execute, invite_guests
+    from mnemoscope.cli.parse import execute, import_guests
 
-    words = invite_guests(words)
+    words = import_guests(words)
     if not words:
         print(paths())
     elif words[0] in ("-h", "--help"):

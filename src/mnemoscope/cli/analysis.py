@@ -13,8 +13,8 @@ import lazy_loader
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, SECTIONS, Command
-from mnemoscope.cli.options import FORMATS, AnalysisOptions, TakesApart, WritesResults
-from mnemoscope.records.record import Measured, Record, Results, Shown, no_notes, shown
+from mnemoscope.cli.options import FORMATS, AnalysisOptions, AnalysisOutputOptions, ResultOptions
+from mnemoscope.records.record import Display, MeasuredRuns, Record, Results, no_notes, render_results
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,24 +33,24 @@ def record_command(record: Record) -> Command:
         runs = ms.find_runs(given.runs)
         record.refuse(chosen, runs, option="--n")
         for label, members in ms.models.by_label(runs).items():
-            measured = measured_together(record, label, members, chosen, given.jobs)
-            publish(record.name, label, members, measured.results, shown(record, measured), given)
+            measured = measure_configuration(record, label, members, chosen, given.jobs)
+            publish(record.name, label, members, measured.results, render_results(record, measured), given)
 
-    return Command(options=_options(own), run=run, section=SECTIONS[0])
+    return Command(options=_options_class(own), run=run, section=SECTIONS[0])
 
 
 @cache
-def _options(own: type) -> type:
+def _options_class(own: type) -> type:
     """The options of an analysis with those of all commands that look at runs."""
     place = {"__doc__": own.__doc__, "__module__": own.__module__, "__qualname__": own.__qualname__}
     return dataclasses.make_dataclass(
-        own.__name__, [], bases=(own, TakesApart), frozen=True, kw_only=True, namespace=place
+        own.__name__, [], bases=(own, AnalysisOutputOptions), frozen=True, kw_only=True, namespace=place
     )
 
 
-def measured_together(record: Record, label: str, runs: Sequence[ms.Run], options: Any, jobs: int) -> Measured:
+def measure_configuration(record: Record, label: str, runs: Sequence[ms.Run], options: Any, jobs: int) -> MeasuredRuns:
     """Measure the runs of one configuration, and show how many are done."""
-    each = analysed(runs, record.measure_with_gate(options), jobs, label)
+    each = analyse_runs(runs, record.measure_with_gate(options), jobs, label)
     return record.combine(label, runs, each, options)
 
 
@@ -59,7 +59,7 @@ def analysis_command(
     options: type[AnalysisOptions],
     *,
     measure: Callable[..., Results],
-    show: Callable[..., Shown],
+    show: Callable[..., Display],
     check: Callable[[Any], None] | None = None,
     finish: Callable[..., Results] | None = None,
     **others: Any,
@@ -80,28 +80,28 @@ def analysis_command(
         runs = ms.find_runs(chosen.runs)
         record.refuse(chosen, runs, option="--n")
         for label, members in ms.models.by_label(runs).items():
-            each = analysed(members, partial(measure, options=chosen), chosen.jobs, label)
+            each = analyse_runs(members, partial(measure, options=chosen), chosen.jobs, label)
             results = record.combine(label, members, each, chosen).results
             publish(name, label, members, results, show(results, chosen, members), chosen)
 
     return COMMANDS.add(name, Command(options=options, run=run, section=SECTIONS[0]))
 
 
-def each_configuration(
+def analyse_configurations(
     paths: Sequence[Path], analyse: Callable[[ms.Run], Mapping[str, xr.Dataset]], *, jobs: int
 ) -> Iterator[tuple[str, list[ms.Run], Results]]:
     """Label, runs and results along `seed` of every configuration among the runs."""
     for label, runs in ms.models.by_label(ms.find_runs(paths)).items():
-        yield label, runs, ms.analyses.over_seeds(runs, analysed(runs, analyse, jobs, label))
+        yield label, runs, ms.analyses.over_seeds(runs, analyse_runs(runs, analyse, jobs, label))
 
 
-def analysed(runs: Sequence[ms.Run], analyse: Callable[[ms.Run], T], jobs: int, what: str) -> list[T]:
+def analyse_runs(runs: Sequence[ms.Run], analyse: Callable[[ms.Run], T], jobs: int, what: str) -> list[T]:
     """An analysis, a function of a module, of every run, in their order; shows how many are done and the time left."""
-    from mnemoscope.cli.output import counted_down
+    from mnemoscope.cli.output import countdown
     from mnemoscope.run.executor import analyse_many
 
     results = []
-    with counted_down(len(runs), what) as advance:
+    with countdown(len(runs), what) as advance:
         for result in analyse_many(runs, analyse, jobs=jobs):
             results.append(result)
             advance()
@@ -113,13 +113,13 @@ def publish(
     label: str,
     runs: Sequence[ms.Run],
     results: Results,
-    shown: Shown,
-    options: TakesApart | AnalysisOptions,
+    shown: Display,
+    options: AnalysisOutputOptions | AnalysisOptions,
 ) -> None:
     """Print the tables; write arrays, tables and a page with the figures to OUT/<label>/<command>."""
-    from mnemoscope.report.tables import counted
+    from mnemoscope.report.tables import pluralise
 
-    seeds = f"{label}, {counted(len(runs), 'seed')}"
+    seeds = f"{label}, {pluralise(len(runs), 'seed')}"
     lead = "Mean and range are over seeds." if len(runs) > 1 else ""
     present(command, seeds, results, shown, options.out / label / command, lead=lead, options=options)
 
@@ -128,11 +128,11 @@ def present(
     command: str,
     title: str,
     results: Results,
-    shown: Shown,
+    shown: Display,
     place: Path,
     *,
     lead: str = "",
-    options: WritesResults | None = None,
+    options: ResultOptions | None = None,
 ) -> None:
     """Print the tables; write arrays (<name>.nc), tables (<name>.csv, as numbers <name>-tidy.csv and <name>-seeds.csv)
     and a page with the figures (<command>.html) to the directory `place`.
@@ -142,11 +142,11 @@ def present(
     and tables are written in other formats too.
     """
     page = ms.report.Page(f"{command}: {title}", lead)
-    fill(page, shown)
+    fill_page(page, shown)
     write_results(command, title, results, shown.tables, page, place, finding=shown.finding, options=options)
 
 
-def fill(page: ms.report.Page, shown: Shown) -> None:
+def fill_page(page: ms.report.Page, shown: Display) -> None:
     """Put finding, notes, figures and tables on a page."""
     if shown.finding:
         page.text(shown.finding, "finding")
@@ -167,12 +167,12 @@ def write_results(
     place: Path,
     *,
     finding: str = "",
-    options: WritesResults | None = None,
+    options: ResultOptions | None = None,
 ) -> None:
     """As `present`, with a page that is there already."""
     from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
 
-    options = options or WritesResults()
+    options = options or ResultOptions()
     for kind in ("*.nc", "*.csv", "*.tex", "*.html", *(f"figures/{command}-*.{ending}" for ending in FORMATS)):
         for file in list(place.glob(kind)):
             file.unlink()

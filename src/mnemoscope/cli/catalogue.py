@@ -41,17 +41,17 @@ _SOURCES = (".py", ".json", ".yaml", ".yml", ".toml", ".md", ".txt", ".csv")
 _PRINT = "import sys; from mnemoscope.cli.catalogue import print_registered; print_registered(sys.argv[1:])"
 
 
-def listed(kind: Kind) -> Entries:
+def catalogue_entries(kind: Kind) -> Entries:
     """The registered things of a kind, by name, guest by guest, scripts included; claims by system and number."""
-    found = registered(kind) if _REGISTRIES[kind] in sys.modules else _kept(guests.invited())[kind]
+    found = collect_entries(kind) if _REGISTRIES[kind] in sys.modules else _cached_lists(guests.invited_sources())[kind]
     if kind == "claims":
         return dict(sorted(found.items(), key=lambda item: (item[1]["system"], len(item[0]), item[0])))
     return found
 
 
-def claims_listed(words: tuple[str, ...]) -> Entries:
+def claim_entries(words: tuple[str, ...]) -> Entries:
     """The claims with these ids or of these systems; all if there are no words."""
-    found = listed("claims")
+    found = catalogue_entries("claims")
     known = dict.fromkeys([*(entry["system"] for entry in found.values()), *found])
     for word in words:
         one_of("a claim or a system", word, known)
@@ -59,9 +59,9 @@ def claims_listed(words: tuple[str, ...]) -> Entries:
 
 
 @cache
-def _kept(invited: tuple[str, ...]) -> Mapping[str, Entries]:
+def _cached_lists(invited: tuple[str, ...]) -> Mapping[str, Entries]:
     """The lists of all kinds, from the user's cache where the sources are those that it was made from."""
-    places = list(_places())
+    places = list(_source_places())
     digest = sources_digest(places)
     name = hashlib.sha256("\0".join(map(str, places)).encode()).hexdigest()[:16]
     file = user_cache() / "catalogues" / f"{name}.json"
@@ -71,7 +71,7 @@ def _kept(invited: tuple[str, ...]) -> Mapping[str, Entries]:
             return content["lists"]
     lists = _from_another_process(invited)
     if lists is None:  # such as a guest that is broken: each command says so
-        return {kind: registered(kind) for kind in _REGISTRIES}
+        return {kind: collect_entries(kind) for kind in _REGISTRIES}
     with suppress(OSError):
         write_atomically(file, json.dumps({"sources": digest, "lists": lists}).encode(), shared=True)
     return lists
@@ -91,13 +91,13 @@ def print_registered(invited: list[str]) -> None:
     """Print the lists of all kinds as JSON; fails where a guest cannot be imported."""
     for source in invited:
         guests.invite(source)
-    lists = {kind: registered(kind) for kind in _REGISTRIES}
+    lists = {kind: collect_entries(kind) for kind in _REGISTRIES}
     for guest in guests.guests():
-        guests.require(guest)
+        guests.check_importable(guest)
     print(json.dumps(lists))
 
 
-def _places() -> Iterator[Path]:
+def _source_places() -> Iterator[Path]:
     """The directories and files that hold the sources of the library and of guests."""
     library = Path(__file__).parents[1]
     yield from (library / room for room in _ROOMS)
@@ -115,13 +115,13 @@ def sources_digest(places: list[Path]) -> str:
     """SHA-256, 16 digits, of the sources in directories, and of single files."""
     state = hashlib.sha256()
     for place in places:
-        for file in [place] if place.is_file() else _files(place):
+        for file in [place] if place.is_file() else _source_files(place):
             state.update(os.path.relpath(file, place).encode() + b"\0")
             state.update(file.read_bytes() + b"\0")
     return state.hexdigest()[:16]
 
 
-def _files(directory: Path) -> Iterator[Path]:
+def _source_files(directory: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(directory):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         yield from (Path(folder, name) for name in sorted(names) if name.endswith(_SOURCES))
@@ -130,7 +130,7 @@ def _files(directory: Path) -> Iterator[Path]:
 # ---- from the registries, which are imported with all guests
 
 
-def registered(kind: Kind) -> dict[str, dict[str, Any]]:
+def collect_entries(kind: Kind) -> dict[str, dict[str, Any]]:
     """The entries of what all guests have registered of a kind."""
     import mnemoscope as ms
     from mnemoscope.core.presets import names_with_words
@@ -144,37 +144,38 @@ def registered(kind: Kind) -> dict[str, dict[str, Any]]:
     if kind == "systems":
         systems = {name: ms.SYSTEMS.get(name) for name in ms.SYSTEMS.names()}
         return {name: {"summary": each.summary, "in_words": names_with_words([each])} for name, each in systems.items()}
-    return {name: _claim(ms.CLAIMS.get(name)) for name in ms.CLAIMS.names()}
+    return {name: _claim_entry(ms.CLAIMS.get(name)) for name in ms.CLAIMS.names()}
 
 
-def _claim(claim: Any) -> dict[str, Any]:
+def _claim_entry(claim: Any) -> dict[str, Any]:
     return {
         "statement": claim.statement,
         "system": claim.system,
         "headline": claim.headline,
         "rivals": [rival.id for rival in claim.rivals],
-        "fixed": _fixed(claim),
+        "fixed": _fixed_terms(claim),
     }
 
 
-def _fixed(claim: Any) -> list[list[str]]:
+def _fixed_terms(claim: Any) -> list[list[str]]:
     """Pairs of words on all that is fixed about a claim before it is tried, and on its earlier forms."""
     from mnemoscope.claims.claim import GATE
     from mnemoscope.claims.functions import name_of
-    from mnemoscope.claims.registration import superseded
+    from mnemoscope.claims.registration import superseded_forms
     from mnemoscope.report.rulings import words
 
-    rows = [["source", claim.source], *map(list, words.fixed(claim))]
+    rows = [["source", claim.source], *map(list, words.registered_terms(claim))]
     explained = {} if claim.explanation is None else claim.explanation.quantities
-    rows += [[words.effect_name(name), words.described(claim, name)] for name in explained if name != GATE]
+    rows += [[words.effect_name(name), words.describe_quantity(claim, name)] for name in explained if name != GATE]
     rows += [
-        [f"{control.kind} control", f"{control.name}; expected: {words.must_give(claim, control)}"]
+        [f"{control.kind} control", f"{control.name}; expected: {words.required_control_result(claim, control)}"]
         for control in claim.controls
     ]
     rows += [
-        ["rival", f"{rival.id}: {rival.statement} {words.holds_if(rival, subject='It')}"] for rival in claim.rivals
+        ["rival", f"{rival.id}: {rival.statement} {words.support_condition(rival, subject='It')}"]
+        for rival in claim.rivals
     ]
     rows += [["varied", f"{name}: {', '.join(map(str, values))}"] for name, values in claim.factors.items()]
     if claim.measure is not None:
         rows.append(["measure", name_of(claim.measure)])
-    return rows + [["asked before", words.earlier_text(earlier)] for earlier in superseded(claim)]
+    return rows + [["asked before", words.earlier_text(earlier)] for earlier in superseded_forms(claim)]

@@ -14,9 +14,9 @@ from mnemoscope.core.guests import Registry
 
 PATHS = {
     "understand a trained model": "mnemoscope explore zoo:v3-quick/seed-16",
-    "study a model of your own or a language model": "mnemoscope train --preset v1 --seeds 0",
+    "study a model of your own or a language model": "mnemoscope train --seeds 0",
     "write an analysis": "mnemoscope new analysis my-analysis",
-    "test a claim": "mnemoscope claims run T1 --zoo",
+    "test a claim": "mnemoscope claims list",
 }
 """The four paths of users, each with a command to begin with."""
 SECTIONS = (*PATHS, "the package", "for maintainers")

@@ -8,7 +8,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 
 @dataclass(frozen=True)
-class NamesOf:
+class RegisteredNames:
     """Mark of an option that takes registered names, for completion."""
 
     kind: Literal["presets", "recipes", "systems", "claims", "runs", "analyses"]
@@ -16,13 +16,13 @@ class NamesOf:
     """Other words that it takes."""
 
 
-Claims = Annotated[tuple[str, ...], NamesOf("claims")]
-RunPath = Annotated[Path, NamesOf("runs")]
-RunPaths = Annotated[tuple[Path, ...], NamesOf("runs")]
+Claims = Annotated[tuple[str, ...], RegisteredNames("claims")]
+RunPath = Annotated[Path, RegisteredNames("runs")]
+RunPaths = Annotated[tuple[Path, ...], RegisteredNames("runs")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class CommandOptions:
     """Every command has these."""
 
     config: Path | None = None
@@ -37,7 +37,7 @@ FORMATS = get_args(Format)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrawsFigures(Options):
+class FigureOptions(CommandOptions):
     """Options of commands that write a page with figures."""
 
     figures: tuple[Format, ...] = ()
@@ -48,7 +48,7 @@ class DrawsFigures(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WritesReport(DrawsFigures):
+class ReportOptions(FigureOptions):
     """Options of commands that write a report on runs."""
 
     explore: bool = True
@@ -57,7 +57,7 @@ class WritesReport(DrawsFigures):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WritesTables(Options):
+class TableOptions(CommandOptions):
     """Options of commands that write tables."""
 
     latex: bool = False
@@ -65,12 +65,12 @@ class WritesTables(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WritesResults(DrawsFigures, WritesTables):
+class ResultOptions(FigureOptions, TableOptions):
     """Options of commands that write tables and a page with figures."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Jobs(Options):
+class JobOptions(CommandOptions):
     """Options of commands that use worker processes."""
 
     jobs: int = 1
@@ -81,17 +81,17 @@ class Jobs(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfPresets(Jobs):
+class PresetOptions(JobOptions):
     """Options of commands that train presets."""
 
-    preset: Annotated[tuple[str, ...], NamesOf("presets")] = ()
+    preset: Annotated[tuple[str, ...], RegisteredNames("presets")] = ()
     """Configurations; `mnemoscope list presets` shows them. None: the default of an installed system."""
-    recipe: Annotated[str, NamesOf("recipes")] = "quick"
+    recipe: Annotated[str, RegisteredNames("recipes")] = "quick"
     """Training recipe; `mnemoscope list presets` shows those of every preset."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfClaims(Jobs):
+class ClaimOptions(JobOptions):
     """Options of commands that try claims."""
 
     what: Positional[Claims] = ()
@@ -99,7 +99,7 @@ class OfClaims(Jobs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfRuns(Jobs):
+class RunOptions(JobOptions):
     """Options of commands that look at runs."""
 
     runs: Positional[RunPaths]
@@ -107,7 +107,7 @@ class OfRuns(Jobs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TakesApart(OfRuns, WritesResults):
+class AnalysisOutputOptions(RunOptions, ResultOptions):
     """Options of commands that take models apart, beside those of the analysis, which come from its record."""
 
     out: Path = Path("results")
@@ -115,7 +115,7 @@ class TakesApart(OfRuns, WritesResults):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnalysisOptions(TakesApart):
+class AnalysisOptions(AnalysisOutputOptions):
     """Options of commands that guests make with `analysis_command`."""
 
     split: Literal["train", "test"] = "test"
@@ -125,7 +125,7 @@ class AnalysisOptions(TakesApart):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfSequence(Options):
+class SequenceOptions(CommandOptions):
     """Options of commands that show a model on one sequence."""
 
     run: Positional[RunPath]

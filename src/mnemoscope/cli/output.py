@@ -25,8 +25,8 @@ from mnemoscope.core.runtime import listen_to_progress
 if TYPE_CHECKING:
     import xarray as xr
 
-    from mnemoscope.cli.options import DrawsFigures
-    from mnemoscope.report.page import Drawn
+    from mnemoscope.cli.options import FigureOptions
+    from mnemoscope.report.page import PageFigure
     from mnemoscope.report.tables import Table
     from mnemoscope.training import recorder
 else:
@@ -54,14 +54,14 @@ def write_table(directory: Path, table: Table, *, latex: bool = False) -> None:
         write_atomically(directory / name, text.encode())
 
 
-def write_page(path: Path, html: str, figures: Sequence[Drawn], options: DrawsFigures) -> None:
+def write_page(path: Path, html: str, figures: Sequence[PageFigure], options: FigureOptions) -> None:
     """Write a page, and its figures as files if the options name formats: figures/<page>-<n>-<words>.<format>.
 
     Figures of this page from an earlier call are replaced. Where they cannot be drawn, one line says so.
     """
     from mnemoscope.models.files import write_atomically
     from mnemoscope.report.printing import draw, for_print
-    from mnemoscope.report.tables import counted
+    from mnemoscope.report.tables import pluralise
 
     write_atomically(path, html.encode())
     if not options.figures:
@@ -80,7 +80,7 @@ def write_page(path: Path, html: str, figures: Sequence[Drawn], options: DrawsFi
     except InputError as error:  # what else the command does is worth more than its figures
         console.print(f"no figures as files: {error}", highlight=False, markup=False, soft_wrap=True)
         return
-    console.print(f"wrote {counted(len(named), 'figure')} to {place}", highlight=False)
+    console.print(f"wrote {pluralise(len(named), 'figure')} to {place}", highlight=False)
 
 
 def write_arrays(directory: Path, results: Mapping[str, xr.Dataset | xr.DataTree]) -> None:
@@ -91,11 +91,11 @@ def write_arrays(directory: Path, results: Mapping[str, xr.Dataset | xr.DataTree
     from mnemoscope.models.files import write_atomically
 
     for name, result in results.items():
-        stored = _real(result) if isinstance(result, xr.Dataset) else result
+        stored = _split_complex(result) if isinstance(result, xr.Dataset) else result
         write_atomically(directory / f"{name}.nc", bytes(stored.to_netcdf(engine="h5netcdf")))  # pyright: ignore[reportArgumentType]
 
 
-def _real(result: xr.Dataset) -> xr.Dataset:
+def _split_complex(result: xr.Dataset) -> xr.Dataset:
     complex_ones = [str(name) for name, values in result.data_vars.items() if values.dtype.kind == "c"]
     parts = {f"{name}_real": result[name].real for name in complex_ones}
     parts |= {f"{name}_imag": result[name].imag for name in complex_ones}
@@ -130,7 +130,7 @@ def regular_lines(text: Callable[[], str], console: Console = console) -> Iterat
 
 
 @contextmanager
-def counted_down(n: int, what: str, console: Console = console) -> Iterator[Callable[[], None]]:
+def countdown(n: int, what: str, console: Console = console) -> Iterator[Callable[[], None]]:
     """A function to be called after each of `n` pieces of work; shows how many are done and the time left.
 
     Progress within a piece in this process (`core.runtime`) counts for its share. Where the output is no terminal, a
@@ -148,7 +148,7 @@ def counted_down(n: int, what: str, console: Console = console) -> Iterator[Call
         transient=True,
         disable=not console.is_terminal,
     )
-    done, bar = 0, bars.add_task(_of(what, 0, n), total=n)
+    done, bar = 0, bars.add_task(_progress_text(what, 0, n), total=n)
     with bars, regular_lines(lambda: f"{bars.tasks[0].description}, {bars.tasks[0].percentage:.0f} %", console):
 
         def heard(pieces: int, of: int) -> None:
@@ -157,18 +157,18 @@ def counted_down(n: int, what: str, console: Console = console) -> Iterator[Call
         def advance() -> None:
             nonlocal done
             done += 1
-            bars.update(bar, completed=done, description=_of(what, done, n))
+            bars.update(bar, completed=done, description=_progress_text(what, done, n))
 
         with listen_to_progress(heard):
             yield advance
 
 
-def _of(what: str, done: int, n: int) -> str:
+def _progress_text(what: str, done: int, n: int) -> str:
     return what if n == 1 else f"{what}, {done} of {n}"
 
 
 @contextmanager
-def live(n_runs: int, console: Console = console) -> Iterator[recorder.Report]:
+def live_training(n_runs: int, console: Console = console) -> Iterator[recorder.Report]:
     """A report function that shows loss, both accuracies and the time left; finished runs become a printed line."""
     bars = Progress(
         TextColumn("{task.description}", table_column=Column(no_wrap=True)),
@@ -192,19 +192,19 @@ def live(n_runs: int, console: Console = console) -> Iterator[recorder.Report]:
         def report(line: recorder.Progress) -> None:
             name = "/".join(line.path.parts[-2:])
             if line.path not in tasks:
-                tasks[line.path] = bars.add_task(name, total=line.n_steps, numbers=_numbers(line, digits=0))
-            bars.update(tasks[line.path], completed=line.step, numbers=_numbers(line, digits=0))
+                tasks[line.path] = bars.add_task(name, total=line.n_steps, numbers=_format_metrics(line, digits=0))
+            bars.update(tasks[line.path], completed=line.step, numbers=_format_metrics(line, digits=0))
             shares[line.path] = line.step / line.n_steps
             if line.step == line.n_steps:
                 bars.remove_task(tasks.pop(line.path))
-                console.print(f"{name}  {_numbers(line, digits=1)}", highlight=False)
+                console.print(f"{name}  {_format_metrics(line, digits=1)}", highlight=False)
             done = sum(share == 1 for share in shares.values())
             bars.update(overall, completed=sum(shares.values()), numbers=f"{done} of {n_runs}")
 
         yield report
 
 
-def _numbers(line: recorder.Progress, *, digits: int) -> str:
+def _format_metrics(line: recorder.Progress, *, digits: int) -> str:
     """Loss on training sequences, and every accuracy on unseen ones."""
     skills = [name for name in line.metrics if name.startswith("test_") and "loss" not in name]
     accuracies = " ".join(f"{name.removeprefix('test_')} {line.metrics[name]:4.{digits}%}" for name in skills)

@@ -13,8 +13,8 @@ from typing import Any, get_type_hints
 import tyro
 
 from mnemoscope.cli.command import commands
-from mnemoscope.cli.options import DrawsFigures
-from mnemoscope.cli.refusals import check_figures, check_named, check_out, one_line
+from mnemoscope.cli.options import FigureOptions
+from mnemoscope.cli.refusals import check_figures, check_out, check_registered_names, refuse_in_one_line
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError, one_of
 
@@ -23,7 +23,7 @@ IMPORT = "import"
 """Words `--import FILE`, and the key of a configuration file that names guests for all commands."""
 
 
-def invite_guests(words: Sequence[str]) -> list[str]:
+def import_guests(words: Sequence[str]) -> list[str]:
     """Import the guests that `--import` and the configuration file name, and return the other words."""
     others, named = [], []
     left = iter(words)
@@ -37,7 +37,7 @@ def invite_guests(words: Sequence[str]) -> list[str]:
         else:
             named.append(following)
     file = _config_file(words)
-    listed = _content(file).get(IMPORT, []) if file is not None else []
+    listed = _parse_yaml(file).get(IMPORT, []) if file is not None else []
     if not isinstance(listed, list) or not all(isinstance(source, str) for source in listed):
         raise InputError(f"{IMPORT} in {file} must be a list of Python files and modules; got {listed!r}")
     for source in (*listed, *named):
@@ -52,7 +52,7 @@ def execute(command: str, words: Sequence[str]) -> None:
         usual: Any = next(field.default for field in dataclasses.fields(options) if field.name == "out")
         is_file = commands()[command].out_is_file
         check_out(out, is_file=is_file, page=is_file and (usual is None or usual.suffix == ".html"))
-    if isinstance(options, DrawsFigures):
+    if isinstance(options, FigureOptions):
         check_figures(options)
     with _workers(options):
         commands()[command].run(options)
@@ -62,16 +62,16 @@ def execute(command: str, words: Sequence[str]) -> None:
 def _workers(options: Any) -> Iterator[None]:
     """Give all work within the worker processes or the Dask cluster of the options."""
     if (jobs := getattr(options, "jobs", None)) is None:
-        check_named(options)
+        check_registered_names(options)
         yield
         return
-    from mnemoscope.run.executor import n_processes, start_early
+    from mnemoscope.run.executor import n_processes, preload_server
 
     processes = n_processes(jobs)
-    check_named(options)
+    check_registered_names(options)
     if (scheduler := getattr(options, "scheduler", None)) is None:
         if processes > 1:
-            start_early()
+            preload_server()
         yield
         return
     from mnemoscope.cli.output import console
@@ -87,14 +87,14 @@ def parse(command: str, words: Sequence[str]) -> Any:
     file = _config_file(words)
     arguments = {"prog": f"mnemoscope {command}", "args": list(words), "description": (cls.__doc__ or "").strip()}
     if file is None:
-        with one_line(command, cls):
+        with refuse_in_one_line(command, cls):
             return tyro.cli(cls, **arguments)
     given = read_config(file).get(command, {})
     defaults = {
         field.name: given.get(field.name, tyro.MISSING if field.default is dataclasses.MISSING else field.default)
         for field in dataclasses.fields(cls)
     }
-    with one_line(command, cls):
+    with refuse_in_one_line(command, cls):
         return tyro.cli(cls, **arguments, default=cls(**defaults))
 
 
@@ -106,7 +106,7 @@ def read_config(file: Path) -> dict[str, dict[str, Any]]:
     names = {earlier: name for name, command in found.items() for earlier in (name, *command.earlier)}
     as_typed = ConfigDict(coerce_numbers_to_str=True)  # `seeds: 0` is as good as `--seeds 0`
     result = {}
-    for section, values in _content(file).items():
+    for section, values in _parse_yaml(file).items():
         if section == IMPORT:
             continue
         one_of(f"a section of {file}", section, names)
@@ -125,7 +125,7 @@ def read_config(file: Path) -> dict[str, dict[str, Any]]:
     return result
 
 
-def _content(file: Path) -> Mapping[Any, Any]:
+def _parse_yaml(file: Path) -> Mapping[Any, Any]:
     return read_yaml(file, f"--config {file}", f"sections named after commands: {', '.join(commands())}")
 
 

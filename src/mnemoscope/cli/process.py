@@ -19,7 +19,7 @@ _FOR_WORKERS = {"PYTHONWARNINGS": "ignore", "TRANSFORMERS_VERBOSITY": "error", "
 
 
 @contextmanager
-def interrupts_noted() -> Iterator[list[int]]:
+def note_interrupts() -> Iterator[list[int]]:
     """A list that is no longer empty once this process was interrupted; `KeyboardInterrupt` is raised all the same.
 
     A library that is imported just then may raise something else. Handlers of others are left alone, and so are
@@ -43,7 +43,7 @@ def interrupts_noted() -> Iterator[list[int]]:
 
 
 @contextmanager
-def libraries_silent() -> Iterator[None]:
+def silence_libraries() -> Iterator[None]:
     """Warnings and log records of libraries are not shown, here and in worker processes; nothing stays changed.
 
     Users who ask for warnings (`python -W`, PYTHONWARNINGS) get them, and so do those who have set up logging.
@@ -52,7 +52,9 @@ def libraries_silent() -> Iterator[None]:
         yield
         return
     before = {name: os.environ.get(name) for name in _FOR_WORKERS}
-    handlers = [] if logging.root.handlers else [(logging.root, logging.NullHandler()), (_own(), _plain())]
+    handlers = (
+        [] if logging.root.handlers else [(logging.root, logging.NullHandler()), (_own_logger(), _plain_handler())]
+    )
     os.environ.update({name: value for name, value in _FOR_WORKERS.items() if before[name] is None})
     for logger, handler in handlers:
         logger.addHandler(handler)
@@ -68,11 +70,11 @@ def libraries_silent() -> Iterator[None]:
                 os.environ.pop(name, None)
 
 
-def _own() -> logging.Logger:
+def _own_logger() -> logging.Logger:
     return logging.getLogger(__name__.partition(".")[0])
 
 
-def _plain() -> logging.Handler:
+def _plain_handler() -> logging.Handler:
     """Shows warnings as they are."""
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)

@@ -19,9 +19,9 @@ from urllib.parse import quote
 
 from mnemoscope.claims.claim import Claim
 from mnemoscope.claims.functions import name_of
-from mnemoscope.claims.replicates import Admitted
+from mnemoscope.claims.replicates import AdmittedRuns
 from mnemoscope.claims.verdict import Ruling
-from mnemoscope.core.errors import ranges
+from mnemoscope.core.errors import format_ranges
 from mnemoscope.core.html import macros
 from mnemoscope.models import zoo
 from mnemoscope.report.overview import link
@@ -31,7 +31,7 @@ _REPOSITORY = ("source", "source code", "repository", "code", "github")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Code:
+class CodeLocation:
     """A line of a module."""
 
     module: str
@@ -42,7 +42,7 @@ class Code:
         return f"{self.module}, line {self.line}"
 
 
-def pieces(ruling: Ruling, admitted: Admitted, where: Sequence[str], out: Path) -> list[str]:
+def provenance_html(ruling: Ruling, admitted: AdmittedRuns, where: Sequence[str], out: Path) -> list[str]:
     """HTML on a ruling: command, code, runs and arrays; `where` has the words for its models, `out` is the page's
     directory.
     """
@@ -51,7 +51,7 @@ def pieces(ruling: Ruling, admitted: Admitted, where: Sequence[str], out: Path) 
     units = _runs(claim, admitted, out)
     found = [
         shown.command(command),
-        *(shown.code(what, name, str(place), _address(place, out)) for what, name, place in _code(claim)),
+        *(shown.code(what, name, str(place), _line_address(place, out)) for what, name, place in _code(claim)),
         *([shown.runs(units)] if units else []),
         *([shown.models(ruling.evidence.models)] if ruling.evidence.models else []),
         shown.arrays(quote(f"evidence/{claim.id}.nc")),
@@ -62,15 +62,15 @@ def pieces(ruling: Ruling, admitted: Admitted, where: Sequence[str], out: Path) 
 # ---- code
 
 
-def _code(claim: Claim) -> Iterator[tuple[str, str, Code]]:
+def _code(claim: Claim) -> Iterator[tuple[str, str, CodeLocation]]:
     """In words what is there, its name, and its place."""
-    if (place := place_of_claim(claim)) is not None:
+    if (place := locate_claim(claim)) is not None:
         yield "The claim", "", place
-    if claim.measure is not None and (place := place_of(claim.measure)) is not None:
+    if claim.measure is not None and (place := locate_function(claim.measure)) is not None:
         yield "The measure", name_of(claim.measure), place
 
 
-def place_of(function: Callable[..., Any]) -> Code | None:
+def locate_function(function: Callable[..., Any]) -> CodeLocation | None:
     """The definition of a function, or of the one that a partial function calls. None: it has no source."""
     while isinstance(function, partial):
         function = function.func
@@ -79,15 +79,15 @@ def place_of(function: Callable[..., Any]) -> Code | None:
         file, line = inspect.getsourcefile(function), inspect.getsourcelines(function)[1]
     except (OSError, TypeError):  # what was typed at a prompt, or is not written in Python
         return None
-    return None if file is None else Code(module=function.__module__, file=Path(file), line=line)
+    return None if file is None else CodeLocation(module=function.__module__, file=Path(file), line=line)
 
 
-def place_of_claim(claim: Claim) -> Code | None:
+def locate_claim(claim: Claim) -> CodeLocation | None:
     """The line that states a claim, in the modules beside its measure that hold it. None: there is none.
 
     It is the line with its id, or, if the id is put together, the one that gives the claim its name in the module.
     """
-    if claim.measure is None or (near := place_of(claim.measure)) is None:
+    if claim.measure is None or (near := locate_function(claim.measure)) is None:
         return None
     system = near.module.rpartition(".")[0].partition(".claims")[0]
     around = [name for name in sorted(sys.modules) if system and name.startswith(f"{system}.")]
@@ -99,7 +99,7 @@ def place_of_claim(claim: Claim) -> Code | None:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
         for pattern in (rf"[\"']{re.escape(claim.id)}[\"']", rf"^(?:{'|'.join(map(re.escape, called))})\b"):
             if found := [number for number, line in enumerate(lines, 1) if re.search(pattern, line)]:
-                return Code(module=name, file=Path(file), line=found[0])
+                return CodeLocation(module=name, file=Path(file), line=found[0])
     return None
 
 
@@ -116,7 +116,7 @@ def _names(module: Any, claim: Claim) -> list[str]:
     ]
 
 
-def _address(place: Code, out: Path) -> str | None:
+def _line_address(place: CodeLocation, out: Path) -> str | None:
     """The address of a line for a reader; None where it is not known."""
     root = _root(place.file)
     if root is not None and (repository := _repository(place.module.partition(".")[0])) is not None:
@@ -151,15 +151,15 @@ def _distributions() -> Mapping[str, Sequence[str]]:
 # ---- runs
 
 
-def _runs(claim: Claim, admitted: Admitted, out: Path) -> list[tuple[str, str, str, list[tuple[int, str]]]]:
+def _runs(claim: Claim, admitted: AdmittedRuns, out: Path) -> list[tuple[str, str, str, list[tuple[int, str]]]]:
     """Configurations: label, word and seeds of runs of the zoo, and seeds of other runs with their addresses."""
     seeds = admitted.seeds(claim)
     found = []
     for unit in claim.units.values() if seeds else ():
         runs = {seed: admitted.finished[unit][seed] for seed in seeds}
         label = next(iter(runs.values())).label
-        unpacked = {place for place in {run.path.parent for run in runs.values()} if zoo.holds(place)}
+        unpacked = {place for place in {run.path.parent for run in runs.values()} if zoo.is_unpacked(place)}
         packed = [seed for seed, run in runs.items() if run.path.parent in unpacked]
         others = [(seed, link(run.path, out)) for seed, run in runs.items() if seed not in packed]
-        found.append((label, f"{zoo.WORD}:{label}", ranges(packed) if packed else "", others))
+        found.append((label, f"{zoo.WORD}:{label}", format_ranges(packed) if packed else "", others))
     return found

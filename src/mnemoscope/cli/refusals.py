@@ -19,29 +19,29 @@ from tyro._errors import (  # structured, and private: pyproject.toml says which
 )
 from tyro.conf import Positional
 
-from mnemoscope.cli.catalogue import claims_listed, listed
-from mnemoscope.cli.options import DrawsFigures, OfClaims, OfPresets, OfRuns, OfSequence
-from mnemoscope.core.errors import InputError, nearest, one_of
+from mnemoscope.cli.catalogue import catalogue_entries, claim_entries
+from mnemoscope.cli.options import ClaimOptions, FigureOptions, PresetOptions, RunOptions, SequenceOptions
+from mnemoscope.core.errors import InputError, one_of, suggest_nearest
 from mnemoscope.models import zoo
-from mnemoscope.models.glance import nothing_in
+from mnemoscope.models.glance import no_runs_error
 
 _POSITIONAL = get_args(Positional[str])[1]
 _FILES = (".html", ".json", ".csv", ".nc", ".tex", ".svg", ".pdf", ".png")
 
 
 @contextmanager
-def one_line(command: str, options: type) -> Iterator[None]:
+def refuse_in_one_line(command: str, options: type) -> Iterator[None]:
     """Turn what tyro refuses into an `InputError`, which names the nearest options or values and the command's help."""
 
     def refuse(event: ParseErrorEvent) -> None:
-        if reason := _reason(event, options):
+        if reason := _refusal_text(event, options):
             raise InputError(f"{reason}; see mnemoscope {command} --help")
 
     with on_parse_error(refuse):
         yield
 
 
-def _reason(event: ParseErrorEvent, options: type) -> str | None:
+def _refusal_text(event: ParseErrorEvent, options: type) -> str | None:
     """The words on an event; None where tyro prints its own."""
     match event:
         case UnrecognizedArgs(tokens=words):
@@ -49,7 +49,7 @@ def _reason(event: ParseErrorEvent, options: type) -> str | None:
             near = [names[name] for name in get_close_matches(words[0].partition("=")[0].lstrip("-"), names)]
             return f"Unrecognized options: {', '.join(words)}" + (f"; the nearest: {', '.join(near)}" if near else "")
         case InvalidChoice(argument=argument, value=value, choices=choices):
-            expected = f"Expected one of {tuple(choices)}{nearest(value, choices)}"
+            expected = f"Expected one of {tuple(choices)}{suggest_nearest(value, choices)}"
             return f"invalid choice {value!r} for argument '{argument.display_name()}'. {expected}"
         case MissingArgs(missing_arguments=missing):
             named = [f"{each.arg.lowered.metavar} {_help(each.arg)} (required)" for each in missing]
@@ -75,17 +75,17 @@ def option_names(options: type) -> list[str]:
     for field in dataclasses.fields(options):
         marks = getattr(hints[field.name], "__metadata__", ())
         called = next((mark.name for mark in marks if getattr(mark, "name", None)), field.name)
-        if not positional(hints[field.name]):
+        if not is_positional(hints[field.name]):
             names.append("--" + called.replace("_", "-"))
     return names
 
 
-def positional(hint: Any) -> bool:
+def is_positional(hint: Any) -> bool:
     """True if an option with this annotation has no name on the command line."""
     return _POSITIONAL in getattr(hint, "__metadata__", ())
 
 
-def check_figures(options: DrawsFigures) -> None:
+def check_figures(options: FigureOptions) -> None:
     """Refuse figures as files where they cannot be drawn, before there is anything to draw: bad width, no browser."""
     if options.figure_width is not None:
         if not options.figures:
@@ -117,16 +117,22 @@ def check_out(out: Path, *, is_file: bool, page: bool = False, option: str = "--
         raise InputError(f"{option} {out} cannot be written: {place} is read-only; name another place")
 
 
-def check_named(options: Any) -> None:
+def check_registered_names(options: Any) -> None:
     """Refuse unknown run directories, presets, recipes, claims and systems before anything imports what uses them."""
-    paths = options.runs if isinstance(options, OfRuns) else (options.run,) if isinstance(options, OfSequence) else ()
+    paths = (
+        options.runs
+        if isinstance(options, RunOptions)
+        else (options.run,)
+        if isinstance(options, SequenceOptions)
+        else ()
+    )
     for path in paths:
-        if not zoo.named(path) and not path.exists():
-            raise nothing_in(path)
-    if isinstance(options, OfClaims):
-        claims_listed(options.what)
-    if isinstance(options, OfPresets) and options.preset:
-        known = listed("presets")
+        if not zoo.is_zoo_word(path) and not path.exists():
+            raise no_runs_error(path)
+    if isinstance(options, ClaimOptions):
+        claim_entries(options.what)
+    if isinstance(options, PresetOptions) and options.preset:
+        known = catalogue_entries("presets")
         for name in options.preset:
             one_of("preset", name, known)
             one_of("recipe", options.recipe, known[name]["recipes"])

@@ -57,7 +57,7 @@ def read_side(word: str, step: int | None) -> Side:
 def check_pair(first: Side, second: Side) -> None:
     """Refuse two sides that are the same, or that share no questions."""
     from mnemoscope.core.protocols import VectorTask
-    from mnemoscope.report.guesses import symbols_of
+    from mnemoscope.report.guesses import token_symbols
 
     models = [{(r.path.resolve(), r.steps[-1] if s.step is None else s.step) for r in s.runs} for s in (first, second)]
     if models[0] == models[1]:
@@ -71,7 +71,7 @@ def check_pair(first: Side, second: Side) -> None:
             raise InputError(f"compare asks both the same, and their vectors have widths {sizes[0]} and {sizes[1]}")
     elif ours.d_vocab != theirs.d_vocab:
         raise InputError(f"compare asks both the same, and they have {ours.d_vocab} and {theirs.d_vocab} tokens")
-    elif symbols_of(ours) != symbols_of(theirs):
+    elif token_symbols(ours) != token_symbols(theirs):
         raise InputError("compare asks both the same, and their tokens stand for different symbols")
     if ours.n_ctx > theirs.n_ctx:
         raise InputError(
@@ -84,7 +84,7 @@ def file_name(side: Side) -> str:
     return "-".join(part.replace(" ", "-") for part in side.parts if part)
 
 
-def names_of(first: Side, second: Side) -> tuple[str, str]:
+def distinct_names(first: Side, second: Side) -> tuple[str, str]:
     """Names that tell the two apart."""
     whole = ("", "every seed", "last step")
     for ours, theirs, of_all in zip(first.parts, second.parts, whole, strict=True):
@@ -93,7 +93,7 @@ def names_of(first: Side, second: Side) -> tuple[str, str]:
     return first.word, second.word
 
 
-def pair_of(first: Side, second: Side) -> tuple[ms.Run, ms.Run]:
+def choose_pair(first: Side, second: Side) -> tuple[ms.Run, ms.Run]:
     """The first seed that both have; else the first of each."""
     others = {run.spec.seed: run for run in second.runs}
     shared = (run for run in first.runs if run.spec.seed in others)
@@ -107,34 +107,37 @@ def pair_name(pair: tuple[ms.Run, ms.Run]) -> str:
     return f"seed {one}" if one == other else f"seeds {one} and {other}"
 
 
-def beyond_fields(first: Side, second: Side) -> dict[str, tuple[Any, Any]]:
+def other_differences(first: Side, second: Side) -> dict[str, tuple[Any, Any]]:
     """Differences outside the fields of task, model and recipe."""
-    from mnemoscope.report.tables import ranges
+    from mnemoscope.report.tables import format_ranges
 
     def steps(side: Side) -> str:
-        return ranges({run.steps[-1] if side.step is None else side.step for run in side.runs})
+        return format_ranges({run.steps[-1] if side.step is None else side.step for run in side.runs})
 
     return {
         "preset": (first.runs[0].spec.preset, second.runs[0].spec.preset),
-        "seed": (ranges(run.spec.seed for run in first.runs), ranges(run.spec.seed for run in second.runs)),
+        "seed": (
+            format_ranges(run.spec.seed for run in first.runs),
+            format_ranges(run.spec.seed for run in second.runs),
+        ),
         "step": (steps(first), steps(second)),
     }
 
 
-def described(side: Side) -> str:
+def describe_side(side: Side) -> str:
     """Its name, with the number of seeds where there are several."""
-    from mnemoscope.report.tables import counted
+    from mnemoscope.report.tables import pluralise
 
-    return side.name if len(side.runs) == 1 else f"{side.name}: {counted(len(side.runs), 'seed')}"
+    return side.name if len(side.runs) == 1 else f"{side.name}: {pluralise(len(side.runs), 'seed')}"
 
 
-def notes_on(first: Side, second: Side, pair: tuple[ms.Run, ms.Run], *, ablated: bool) -> list[str]:
+def comparison_notes(first: Side, second: Side, pair: tuple[ms.Run, ms.Run], *, ablated: bool) -> list[str]:
     """Notes that a reader of the numbers needs."""
-    from mnemoscope.core.presets import differences, fields_text
-    from mnemoscope.report.tables import counted
+    from mnemoscope.core.presets import differing_fields, fields_text
+    from mnemoscope.report.tables import pluralise
 
     notes = []
-    apart = differences(second.runs[0].spec, first.runs[0].spec)
+    apart = differing_fields(second.runs[0].spec, first.runs[0].spec)
     of_task = {name: theirs for name, (_, theirs) in apart.items() if name.startswith("task.")}
     if of_task:
         notes.append(
@@ -147,7 +150,7 @@ def notes_on(first: Side, second: Side, pair: tuple[ms.Run, ms.Run], *, ablated:
             f"are those of seed {seeds[0]}; seed {seeds[1]} may have been trained on them, or on other facts."
         )
     if unfinished := sum(not run.finished for side in (first, second) for run in side.runs):
-        notes.append(f"{counted(unfinished, 'run')} of these {'is' if unfinished == 1 else 'are'} not finished.")
+        notes.append(f"{pluralise(unfinished, 'run')} of these {'is' if unfinished == 1 else 'are'} not finished.")
     if len(first.runs) == len(second.runs) == 1 and pair[0].path.resolve() != pair[1].path.resolve():
         notes.append("One seed each: what differs between them may differ as much between seeds of one configuration.")
     if not ablated:

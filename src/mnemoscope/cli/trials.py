@@ -14,12 +14,12 @@ from rich.text import Text
 
 from mnemoscope.claims.claim import CLAIMS, Claim
 from mnemoscope.claims.evidence import as_dataset
-from mnemoscope.claims.replicates import Admitted, admit
+from mnemoscope.claims.replicates import AdmittedRuns, admit_runs
 from mnemoscope.claims.trials import Progress, run_trials
 from mnemoscope.claims.verdict import Ruling, write_rulings
-from mnemoscope.cli.options import WritesResults
+from mnemoscope.cli.options import ResultOptions
 from mnemoscope.cli.output import console, regular_lines, show, write_arrays, write_page, write_table
-from mnemoscope.cli.provenance import pieces
+from mnemoscope.cli.provenance import provenance_html
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of
 from mnemoscope.models.run import Run
@@ -28,15 +28,15 @@ from mnemoscope.report.rulings import (
     UNJUDGED,
     UNJUDGED_HEADER,
     VERDICT_HEADER,
-    Example,
-    in_short,
+    AttentionExample,
     rulings_sheet,
+    shorten_rows,
     unjudged_rows,
     verdict_tables,
 )
 from mnemoscope.report.rulings.words import registered_notes
-from mnemoscope.report.tables import counted
-from mnemoscope.report.task_report import report_of, view_of
+from mnemoscope.report.tables import pluralise
+from mnemoscope.report.task_report import find_report, run_attention
 from mnemoscope.run.executor import analyse_many
 
 
@@ -54,9 +54,9 @@ MANY_TOKENS = 16
 """Sequences with more tokens than this are seen in the view only."""
 
 
-def answered_by_zoo(claims: Sequence[Claim], runs: Sequence[Run]) -> tuple[list[Claim], list[str]]:
+def claims_for_zoo(claims: Sequence[Claim], runs: Sequence[Run]) -> tuple[list[Claim], list[str]]:
     """The claims without those about models that the zoo does not hold, and a sentence for each system with such."""
-    admitted = admit(runs, claims)
+    admitted = admit_runs(runs, claims)
     absent = [claim for claim in claims if claim.units and not admitted.seeds(claim)]
     sentences = []
     for system in dict.fromkeys(claim.system for claim in absent):
@@ -75,7 +75,7 @@ def try_claims(
     out: Path,
     *,
     title: str,
-    options: WritesResults,
+    options: ResultOptions,
     where: Sequence[str] = (),
     recipe: str | None = None,
     jobs: int = 0,
@@ -91,7 +91,7 @@ def try_claims(
     with _live(claims) as report:
         store = store or out / "measured"
         rulings = run_trials(claims, runs, recipe=recipe, jobs=jobs, store=store, report=report, **how)
-    show(title, VERDICT_HEADER, in_short(rulings), n_text=4)
+    show(title, VERDICT_HEADER, shorten_rows(rulings), n_text=4)
     for note in registered_notes((ruling.claim.id, ruling.departures, ruling.code) for ruling in rulings):
         console.print(note, highlight=False, markup=False)
     if rows := unjudged_rows(rulings):
@@ -101,20 +101,22 @@ def try_claims(
             write_table(out, table, latex=options.latex)
         write_arrays(out / "evidence", {ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings})
         write_rulings(rulings, out / "verdicts.json")
-        admitted = admit(runs, [ruling.claim for ruling in rulings])
+        admitted = admit_runs(runs, [ruling.claim for ruling in rulings])
         sheet = rulings_sheet(
             rulings,
             title=title,
             lead=_lead(rulings, admitted, recipe),
-            examples=examples(rulings, admitted, jobs),
-            sources={ruling.claim.id: pieces(ruling, admitted, where, out) for ruling in rulings},
+            examples=attention_examples(rulings, admitted, jobs),
+            sources={ruling.claim.id: provenance_html(ruling, admitted, where, out) for ruling in rulings},
         )
         write_page(out / "report.html", sheet.html(), sheet.figures, options)
     console.print(f"wrote {out / 'verdicts.json'} and {out / 'report.html'}", highlight=False)
     return rulings
 
 
-def examples(rulings: Sequence[Ruling], admitted: Admitted, jobs: int) -> dict[str, list[Example]]:
+def attention_examples(
+    rulings: Sequence[Ruling], admitted: AdmittedRuns, jobs: int
+) -> dict[str, list[AttentionExample]]:
     """The attention of a typical and of a deviating seed on one sequence, for claims about one configuration."""
     chosen: list[tuple[str, str, Run]] = []
     for ruling in rulings:
@@ -123,26 +125,26 @@ def examples(rulings: Sequence[Ruling], admitted: Admitted, jobs: int) -> dict[s
                 (unit,) = ruling.claim.units.values()
                 chosen.append((ruling.claim.id, kind, admitted.finished[unit][seed]))
     runs = list({run.path: run for _, _, run in chosen}.values())  # claims share their typical seeds
-    views = dict(zip([run.path for run in runs], analyse_many(runs, _view, jobs=jobs), strict=True))
-    found: dict[str, list[Example]] = {}
+    views = dict(zip([run.path for run in runs], analyse_many(runs, _sequence_attention, jobs=jobs), strict=True))
+    found: dict[str, list[AttentionExample]] = {}
     for id, kind, run in chosen:
         found.setdefault(id, []).append(_example(run, kind, *views[run.path]))
     return found
 
 
-def _view(run: Run) -> tuple[Batch, xr.Dataset]:
-    batch = report_of(run.spec.task).example(run.spec.task)
-    return batch, view_of(run, batch)
+def _sequence_attention(run: Run) -> tuple[Batch, xr.Dataset]:
+    batch = find_report(run.spec.task).example(run.spec.task)
+    return batch, run_attention(run, batch)
 
 
-def _example(run: Run, kind: str, batch: Batch, attention: xr.Dataset) -> Example:
+def _example(run: Run, kind: str, batch: Batch, attention: xr.Dataset) -> AttentionExample:
     """A view with its caption, which includes a short sequence."""
     tokens = batch.inputs[0].tolist()
     shown = f", on {' '.join(map(str, tokens))}" if len(tokens) <= MANY_TOKENS else ""
-    return Example(caption=f"A {kind} seed: {run.label}, seed {run.spec.seed}{shown}", attention=attention)
+    return AttentionExample(caption=f"A {kind} seed: {run.label}, seed {run.spec.seed}{shown}", attention=attention)
 
 
-def _lead(rulings: Sequence[Ruling], admitted: Admitted, recipe: str | None) -> str:
+def _lead(rulings: Sequence[Ruling], admitted: AdmittedRuns, recipe: str | None) -> str:
     """The number of runs that the claims were measured on (not of rivals and tables), and the language models."""
     claims = [ruling.claim for ruling in rulings]
     seeds = [(unit, admitted.seeds(claim)) for claim in claims for unit in claim.units.values()]
@@ -150,11 +152,11 @@ def _lead(rulings: Sequence[Ruling], admitted: Admitted, recipe: str | None) -> 
     named = list(dict.fromkeys(model for ruling in rulings for model in ruling.evidence.models))
     sentences = []
     if measured or not named:
-        models = f"{counted(len(measured), 'trained model')} that the claims are about"
+        models = f"{pluralise(len(measured), 'trained model')} that the claims are about"
         sentences.append(f"{models}; a seed is the unit of replication.")
     if named:
         kinds = dict.fromkeys(ruling.claim.replicate for ruling in rulings if ruling.evidence.models)
-        models = f"Asked of {counted(len(named), 'language model')}, {', '.join(named)}"
+        models = f"Asked of {pluralise(len(named), 'language model')}, {', '.join(named)}"
         sentences.append(f"{models}; a {' or a '.join(kinds)} is the unit of replication.")
     if recipe:
         sentences.append(f"All claims are tried on models of the {recipe} recipe.")
@@ -178,7 +180,7 @@ def _live(claims: Sequence[Claim]) -> Iterator[Any]:
 
     def in_words() -> str:
         n, of = map(sum, zip((0, 0), *latest.values(), strict=True))
-        return f"{counted(len(claims), 'claim')} on trial, {n} of {of or '?'} measurements"
+        return f"{pluralise(len(claims), 'claim')} on trial, {n} of {of or '?'} measurements"
 
     with Live(table({}), console=console, transient=True, auto_refresh=False) as shown, regular_lines(in_words):
 

@@ -7,8 +7,8 @@ from .errors import in_range as in_range
 from .errors import one_of as one_of
 from .guests import Registry as Registry
 from .intervention import Replacement as Replacement
+from .numerics import mean_and_range as mean_and_range
 from .numerics import mean_interval as mean_interval
-from .numerics import summary_over as summary_over
 from .patterns import Mechanism as Mechanism
 from .patterns import with_fallback as with_fallback
 from .positions import POSITION_NAMES as POSITION_NAMES

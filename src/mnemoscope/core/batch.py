@@ -115,7 +115,7 @@ class Batch:
     @cached_property
     def positions(self) -> tuple[str, ...]:
         """The names of positions by the task whose method `derive` is; empty: they have no names."""
-        return naming.names_of(getattr(self.derive, "__self__", None))
+        return naming.position_names(getattr(self.derive, "__self__", None))
 
     @property
     def common_tokens(self) -> list[str]:

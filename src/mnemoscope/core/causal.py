@@ -126,7 +126,7 @@ class CausalModel:
 
         Errors are those of `answers`.
         """
-        wanted = best(self.answers(batch, d_vocab))
+        wanted = most_probable(self.answers(batch, d_vocab))
         counted = (wanted.sum(1) == 1) & self.due(batch.scored, batch)
         target = self.due(batch.targets, batch)
         return float(wanted.gather(1, target[:, None])[counted].double().mean())
@@ -141,6 +141,6 @@ class CausalModel:
             ) from missing
 
 
-def best(probabilities: Float[Tensor, "*rows d_vocab"]) -> Bool[Tensor, "*rows d_vocab"]:
+def most_probable(probabilities: Float[Tensor, "*rows d_vocab"]) -> Bool[Tensor, "*rows d_vocab"]:
     """The most probable tokens; of equals all."""
     return probabilities >= probabilities.max(-1, keepdim=True).values - TOLERANCE

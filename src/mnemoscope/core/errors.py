@@ -17,10 +17,10 @@ def one_of(argument: str, given: object, allowed: Iterable[object]) -> None:
     allowed = allowed if isinstance(allowed, tuple) else list(allowed)
     if given not in allowed:
         names = ", ".join(str(a) for a in allowed)
-        raise InputError(f"{argument} must be one of: {names}; got {given!r}{nearest(given, allowed)}")
+        raise InputError(f"{argument} must be one of: {names}; got {given!r}{suggest_nearest(given, allowed)}")
 
 
-def nearest(given: object, allowed: Iterable[object]) -> str:
+def suggest_nearest(given: object, allowed: Iterable[object]) -> str:
     """The end of a message: which allowed name is most like the one that was given; empty where none is like it."""
     found = get_close_matches(str(given), [str(a) for a in allowed], n=1)
     return f"; the nearest: {found[0]}" if found else ""
@@ -38,7 +38,7 @@ def in_range(argument: str, given: float, low: float, high: float) -> None:
         raise InputError(f"{argument} must be {bounds}; got {given!r}")
 
 
-def fits(what: str, needed: int, max_bytes: int, way_out: str) -> None:
+def check_memory(what: str, needed: int, max_bytes: int, way_out: str) -> None:
     """Refuse what would take more memory than is allowed, before it is allocated, and say how much would do."""
     if needed > max_bytes:
         raise InputError(
@@ -47,18 +47,18 @@ def fits(what: str, needed: int, max_bytes: int, way_out: str) -> None:
         )
 
 
-def counted(n: int, thing: str) -> str:
+def pluralise(n: int, thing: str) -> str:
     """The number of things, in words: `1 run`, `2 runs`."""
     return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 
 
-def rounded(value: float, form: str = ".4f") -> str:
+def format_rounded(value: float, form: str = ".4f") -> str:
     """A number in a format such as `.2f` or `+.3g`; what is rounded to zero has no minus."""
     sign = form[:1] if form[:1] in "+- " else ""
     return f"{value:{sign}z{form.removeprefix(sign)}}"
 
 
-def ranges(numbers: Iterable[int]) -> str:
+def format_ranges(numbers: Iterable[int]) -> str:
     """Whole numbers in order, three or more in a row as a range: `0, 1, 16–31`."""
     found = []
     for _, members in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):

@@ -39,7 +39,7 @@ def guests() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_installed(), *_invited)))
 
 
-def invited() -> tuple[str, ...]:
+def invited_sources() -> tuple[str, ...]:
     """The sources that `invite` was given so far, for a worker process to do the same."""
     return tuple(_invited.values())
 
@@ -56,7 +56,7 @@ def invite(source: str) -> ModuleType:
         raise InputError(f"--import {source}: there is no such file")
     name = path.stem if is_file else source
     try:
-        module = _from_file(path.resolve()) if is_file else importlib.import_module(name)
+        module = _import_file(path.resolve()) if is_file else importlib.import_module(name)
     except InputError:
         raise
     except Exception as error:
@@ -67,10 +67,10 @@ def invite(source: str) -> ModuleType:
 
 def source_of(module: str) -> str | None:
     """The argument of `invite` for the guest that a module belongs to; None: it was not invited."""
-    return _invited.get(owner(module) or "")
+    return _invited.get(guest_of(module) or "")
 
 
-def load(part: str, of: Iterable[str] | None = None) -> None:
+def load_parts(part: str, of: Iterable[str] | None = None) -> None:
     """Import all guests (or those in `of`) and their part of that name, so that what they register is there.
 
     An installed guest that cannot be imported is left out from then on, with a warning: it may be of no concern. One
@@ -80,13 +80,13 @@ def load(part: str, of: Iterable[str] | None = None) -> None:
         _import(guest, part)
 
 
-def require(module: str) -> None:
+def check_importable(module: str) -> None:
     """Refuse a module, by its dotted name, of a guest that was left out because it could not be imported."""
-    if (guest := owner(module)) in _broken:
+    if (guest := guest_of(module)) in _broken:
         raise InputError(_broken[guest])
 
 
-def directory(guest: str) -> Path | None:
+def guest_directory(guest: str) -> Path | None:
     """The directory of a guest that is a package; None for a single module, and where nothing can be imported."""
     return location(guest) if _import(guest, "") else None
 
@@ -101,17 +101,17 @@ def location(guest: str) -> Path | None:
     return Path(places[0]) if places else None
 
 
-def sources(module: str) -> list[Path]:
+def source_files(module: str) -> list[Path]:
     """Python files that decide what a function of an imported module does: those of its guest, or its own."""
-    guest = owner(module)
-    package = None if guest is None else directory(guest)
+    guest = guest_of(module)
+    package = None if guest is None else guest_directory(guest)
     if package is not None:
         return sorted(package.rglob("*.py"))
     file = getattr(sys.modules.get(module), "__file__", None)
     return [Path(file)] if file else []
 
 
-def owner(module: str) -> str | None:
+def guest_of(module: str) -> str | None:
     """The guest that a module belongs to, by its dotted name; None: it belongs to none."""
     owners = [guest for guest in guests() if module == guest or module.startswith(f"{guest}.")]
     return max(owners, key=len, default=None)
@@ -143,7 +143,7 @@ def _import(guest: str, part: str) -> bool:
     return guest not in _broken
 
 
-def _from_file(path: Path) -> ModuleType:
+def _import_file(path: Path) -> ModuleType:
     """The module of a file, under the name of the file, also for those who unpickle its classes later."""
     name = path.stem
     there = sys.modules.get(name)
@@ -202,5 +202,5 @@ class Registry(Generic[T]):
 
         The guests in `of` are imported for that; none: all. What others have registered by then comes along.
         """
-        load(self.part, of)
+        load_parts(self.part, of)
         return list(self._items)

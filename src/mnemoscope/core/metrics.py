@@ -43,7 +43,7 @@ def at_target(values: Logits, targets: Tokens) -> Values:
     return values.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
 
 
-def correct(logits: Logits, targets: Tokens) -> Bool[Tensor, "*rows"]:
+def is_correct(logits: Logits, targets: Tokens) -> Bool[Tensor, "*rows"]:
     """True if the most probable token is the target; among equals the lowest token counts as the most probable."""
     return logits.argmax(-1) == targets
 
@@ -118,7 +118,7 @@ def probability(logits: Logits, answer: Tokens, foil: Tokens) -> Values:
 
 def accuracy(logits: Logits, answer: Tokens, foil: Tokens) -> Values:
     """1 where the answer is the most probable token, 0 elsewhere."""
-    return correct(logits, answer).to(logits.dtype)
+    return is_correct(logits, answer).to(logits.dtype)
 
 
 def divergence(logits: Logits, answer: Tokens, foil: Tokens, clean: Logits) -> Values:
@@ -163,7 +163,7 @@ VECTOR_METRICS: tuple[Metric, ...] = (ERROR_DIFF, SQUARED_ERROR, DISTANCE)
 """Answer against foil; error of the answer; distance from clean."""
 
 
-def metrics_of(*, vectors: bool) -> tuple[Metric, ...]:
+def metrics_for(*, vectors: bool) -> tuple[Metric, ...]:
     """All metrics for outputs of one kind, the one to take where none is named first."""
     return VECTOR_METRICS if vectors else METRICS
 
@@ -183,7 +183,7 @@ def check_metric(
     """
     logits, given = logits.double(), "vectors" if answer.is_floating_point() else "logits"
     if metric.of != given:
-        allowed = ", ".join(each.name for each in metrics_of(vectors=answer.is_floating_point()))
+        allowed = ", ".join(each.name for each in metrics_for(vectors=answer.is_floating_point()))
         raise InputError(f"metric {metric.name} is of {metric.of}, and the model gives {given}; take one of {allowed}")
     noise = torch.randn(logits.shape[:-1], generator=generator, device=generator.device).to(logits)
     before, after = (metric(x, answer, foil, logits) for x in (logits, logits + 10 * noise.unsqueeze(-1)))

@@ -19,7 +19,7 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 
-def summary_over(values: xr.DataArray, dim: str = "seed") -> xr.DataArray:
+def mean_and_range(values: xr.DataArray, dim: str = "seed") -> xr.DataArray:
     """Mean and range over seeds along a new dimension `summary`: mean, min, max. NaN stays out of all three."""
     parts = [values.mean(dim), values.min(dim), values.max(dim)]
     return xr.concat(parts, xr.DataArray(["mean", "min", "max"], dims="summary", name="summary"))
@@ -72,7 +72,7 @@ def entropy(probabilities: Float[Tensor, "*rows value"]) -> Float[Tensor, "*rows
     return -torch.special.xlogy(probabilities, probabilities).sum(-1) / math.log(2)
 
 
-def entropy_of(classes: Int[Tensor, "row variable"], weights: Float[Tensor, " row"]) -> Float[Tensor, " variable"]:
+def class_entropy(classes: Int[Tensor, "row variable"], weights: Float[Tensor, " row"]) -> Float[Tensor, " variable"]:
     """Entropy of each variable, whose classes count from 0."""
     shares = [torch.bincount(column, weights) for column in classes.T]
     return torch.stack([entropy(share) for share in shares])
@@ -87,7 +87,7 @@ def mutual_information(
     """
     size = max(1, _NUMBERS_AT_ONCE // (len(states) * (int(states.max()) + 1)))
     joint = torch.cat([_joint_entropy(part, classes, weights) for part in states.split(size, dim=1)])
-    return (entropy_of(states, weights)[:, None] + entropy_of(classes, weights) - joint).clamp(min=0)
+    return (class_entropy(states, weights)[:, None] + class_entropy(classes, weights) - joint).clamp(min=0)
 
 
 def _joint_entropy(states: Tensor, classes: Tensor, weights: Tensor) -> Float[Tensor, "unit variable"]:
@@ -104,12 +104,12 @@ def _joint_entropy(states: Tensor, classes: Tensor, weights: Tensor) -> Float[Te
     return result
 
 
-def relabelled(values: Int[Tensor, " row"]) -> Int[Tensor, " row"]:
+def number_classes(values: Int[Tensor, " row"]) -> Int[Tensor, " row"]:
     """The same classes, numbered from 0 in the order of their values."""
     return torch.unique(values, return_inverse=True)[1]
 
 
-def quantised(values: Float[Tensor, "row unit"]) -> Int[Tensor, "row unit"]:
+def quantise(values: Float[Tensor, "row unit"]) -> Int[Tensor, "row unit"]:
     """Values in steps of a millionth of the largest of all, so that rounding errors tell nothing apart."""
     step = values.abs().max().clamp(min=torch.finfo(values.dtype).tiny) * _RESOLUTION
     return (values / step).round().long()

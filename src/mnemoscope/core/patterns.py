@@ -61,7 +61,7 @@ def with_fallback(first: Mechanism, second: Mechanism) -> Mechanism:
 
     def pattern(batch: Batch) -> Float[Tensor, "batch query key"]:
         one, other = first.pattern(batch), second.pattern(batch)
-        return torch.where(silent(one)[..., None], other.to(one), one)
+        return torch.where(unspecified_queries(one)[..., None], other.to(one), one)
 
     return Mechanism(
         name=f"{first.name}, else {second.name}",
@@ -71,7 +71,7 @@ def with_fallback(first: Mechanism, second: Mechanism) -> Mechanism:
     )
 
 
-def silent(pattern: Float[Tensor, "*rows query key"]) -> Bool[Tensor, "*rows query"]:
+def unspecified_queries(pattern: Float[Tensor, "*rows query key"]) -> Bool[Tensor, "*rows query"]:
     """Queries about which a pattern says nothing."""
     return pattern.isnan().any(-1)
 
@@ -263,18 +263,18 @@ def fixed(name: str, weights: Float[Tensor, "query key"], *, n_parameters: int |
     return Mechanism(name=name, pattern=pattern, n_parameters=n_parameters)
 
 
-def common() -> tuple[Mechanism, ...]:
+def common_mechanisms() -> tuple[Mechanism, ...]:
     """The mechanisms that need no knowledge of the task, from the simplest on."""
     return (uniform(), identity(), first(), previous(), earlier_same(), after_earlier_same())
 
 
-def for_slots(period: int) -> tuple[Mechanism, ...]:
+def slot_mechanisms(period: int) -> tuple[Mechanism, ...]:
     """`common` and those of sequences that consist of slots; with slots of one token there are no others."""
     if period == 1:
-        return common()
+        return common_mechanisms()
     places = (earlier(period=period, phase=phase) for phase in reversed(range(period)))
     copies = (earlier_same(period=period), after_earlier_same(period=period))
-    return (*common(), same_slot(period=period), *places, *copies)
+    return (*common_mechanisms(), same_slot(period=period), *places, *copies)
 
 
 def _check_slots(period: int, phase: int) -> None:

@@ -39,7 +39,7 @@ number or the name of a latent.
 """
 
 
-def names_of(task: object) -> tuple[str, ...]:
+def position_names(task: object) -> tuple[str, ...]:
     """The task's names for its positions; empty if it has none."""
     name = getattr(task, "name", None)
     return tuple(POSITION_NAMES.get(name)(task)) if name in POSITION_NAMES.names(of=()) else ()
@@ -50,17 +50,19 @@ def labels(positions: Sequence[str], **axes: Sequence[Any]) -> dict[str, tuple[s
     return {f"{axis}_name": (axis, [positions[int(pos)] for pos in along]) for axis, along in axes.items() if positions}
 
 
-def named(result: Result, positions: Sequence[str]) -> Result:
+def add_position_names(result: Result, positions: Sequence[str]) -> Result:
     """A result with the names of positions along those axes that have none yet; other axes are left alone."""
     axes = {
         axis: result.coords[axis].values.tolist()
         for axis in WORDS
-        if axis in result.dims and f"{axis}_name" not in result.coords and _numbers(result, axis, len(positions))
+        if axis in result.dims
+        and f"{axis}_name" not in result.coords
+        and _is_position_axis(result, axis, len(positions))
     }
     return result.assign_coords(labels(positions, **axes))
 
 
-def _numbers(result: xr.Dataset | xr.DataArray, axis: str, n_pos: int) -> bool:
+def _is_position_axis(result: xr.Dataset | xr.DataArray, axis: str, n_pos: int) -> bool:
     """True if the coordinate of an axis numbers some of so many positions."""
     if axis not in result.coords:
         return False
@@ -68,7 +70,7 @@ def _numbers(result: xr.Dataset | xr.DataArray, axis: str, n_pos: int) -> bool:
     return np.issubdtype(values.dtype, np.integer) and set(values) <= set(range(n_pos))
 
 
-def shown(result: xr.Dataset | xr.DataArray, axis: str) -> list[str]:
+def axis_labels(result: xr.Dataset | xr.DataArray, axis: str) -> list[str]:
     """The labels along an axis, as they are shown; positions by their names."""
     labels = [str(label) for label in result[axis].values.tolist()]
     if axis not in WORDS:
@@ -81,17 +83,17 @@ def shown(result: xr.Dataset | xr.DataArray, axis: str) -> list[str]:
     return labels
 
 
-def word(axis: str) -> str:
+def axis_word(axis: str) -> str:
     """The word before a label of an axis in the name of a row or a cell."""
     return WORDS.get(axis, axis)
 
 
-def title(axis: str) -> str:
+def axis_title(axis: str) -> str:
     """The title of an axis of a figure."""
-    return TITLES.get(word(axis), axis.replace("_", " "))
+    return TITLES.get(axis_word(axis), axis.replace("_", " "))
 
 
-def number(text: str | int, positions: Sequence[str], n_pos: int, *, argument: str) -> int:
+def find_position(text: str | int, positions: Sequence[str], n_pos: int, *, argument: str) -> int:
     """The position, from 0, of a name or a number (below 0: from the end); a refusal names `argument`."""
     if text in positions[:n_pos]:
         return positions.index(text)

@@ -9,7 +9,7 @@ from typing import Any
 from mnemoscope.core.errors import one_of
 from mnemoscope.core.guests import Registry
 from mnemoscope.core.protocols import Task
-from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec, change
+from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec, replace_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ def preset(name: str, recipe: str = "quick", seed: int = 0, *, changes: Mapping[
         one_of("the first word of a change", part, parts)
         by_part.setdefault(part, {})[name_of_field] = value
     for part, fields in by_part.items():  # together: on its own a change may contradict the others
-        parts[part] = change(parts[part], fields, part)
+        parts[part] = replace_fields(parts[part], fields, part)
     if changes:
         name = _changed(name, changes)
     return RunSpec(**{**parts, "task": parts["task"].for_seed(seed)}, seed=seed, preset=name)
@@ -138,11 +138,11 @@ def _changed(name: str, changes: Mapping[str, Any]) -> str:
     return f"{name}+{hashlib.sha256(repr(sorted(changes.items())).encode()).hexdigest()[:6]}"
 
 
-LONGEST = 48
+MAX_VALUE_LENGTH = 48
 """Characters of a value from which it is cut."""
 
 
-def differences(one: RunSpec, other: RunSpec) -> dict[str, tuple[Any, Any]]:
+def differing_fields(one: RunSpec, other: RunSpec) -> dict[str, tuple[Any, Any]]:
     """Differing fields such as `model.d_model` with both values; of unlike tasks `task` alone, not their fields."""
     found: dict[str, tuple[Any, Any]] = {}
     for name, ours, theirs in zip(("task", "model", "recipe"), one.configuration, other.configuration, strict=True):
@@ -154,7 +154,7 @@ def differences(one: RunSpec, other: RunSpec) -> dict[str, tuple[Any, Any]]:
     return found
 
 
-def changed(spec: RunSpec) -> dict[str, Any] | None:
+def changed_fields(spec: RunSpec) -> dict[str, Any] | None:
     """The fields in which a run differs from the preset that it came from, as this is now, with the run's values.
 
     None: it came from no preset, or neither preset nor recipe is known here (a guest that was not imported).
@@ -162,12 +162,14 @@ def changed(spec: RunSpec) -> dict[str, Any] | None:
     name = spec.preset.partition("+")[0]
     if name not in PRESETS.names() or spec.recipe.name not in PRESETS.get(name).recipes:
         return None
-    return {field: value for field, (_, value) in differences(preset(name, spec.recipe.name, spec.seed), spec).items()}
+    return {
+        field: value for field, (_, value) in differing_fields(preset(name, spec.recipe.name, spec.seed), spec).items()
+    }
 
 
 def changes_text(spec: RunSpec) -> str:
     """The changes from `changed`, such as `model.normalization=none, recipe.n_steps=500`; `?` where unknown."""
-    found = changed(spec)
+    found = changed_fields(spec)
     return "?" if found is None else fields_text(found)
 
 
@@ -179,10 +181,10 @@ def fields_text(changes: Mapping[str, Any]) -> str:
 def value_text(value: Any) -> str:
     """A value as YAML writes it, on one line and cut where it is long."""
     text = _yaml(value)
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_VALUE_LENGTH:
         return text
     n = f" ({len(value)} values)" if isinstance(value, tuple | list) else ""
-    return f"{text[: LONGEST - 8].rstrip(',')}…{n}"
+    return f"{text[: MAX_VALUE_LENGTH - 8].rstrip(',')}…{n}"
 
 
 def _yaml(value: Any) -> str:

@@ -302,7 +302,7 @@ def evaluation_mode(model: HookedModel) -> Iterator[None]:
 
 
 @contextmanager
-def bare(model: HookedModel) -> Iterator[None]:
+def without_hooks(model: HookedModel) -> Iterator[None]:
     """Run a model without dropout and without hooks at its hook points; afterwards it is as it was."""
     hidden = [(point._forward_hooks, dict(point._forward_hooks)) for point in {*model.hook_dict.values()}]
     try:

@@ -44,6 +44,40 @@ OLD_NAMES: Mapping[str, str] = {
     "mnemoscope.analyses.called": "mnemoscope.analyses.rename_heads",
     "mnemoscope.analyses.named_in": "mnemoscope.analyses.roles_of",
     "mnemoscope.analyses.patterns_of_sequences": "mnemoscope.analyses.named_patterns",
+    "mnemoscope.core.summary_over": "mnemoscope.core.mean_and_range",
+    "mnemoscope.interventions.intervened": "mnemoscope.interventions.intervene",
+    "mnemoscope.analyses.paths": "mnemoscope.analyses.attention_paths",
+    "mnemoscope.analyses.Circuit": "mnemoscope.analyses.AttentionCircuit",
+    "mnemoscope.analyses.of_learners": "mnemoscope.analyses.select_learners",
+    "mnemoscope.analyses.of_learned_skills": "mnemoscope.analyses.select_learned_skills",
+    "mnemoscope.analyses.partners": "mnemoscope.analyses.draw_differing_sequences",
+    "mnemoscope.analyses.learned": "mnemoscope.analyses.lowest_skill_accuracy",
+    "mnemoscope.analyses.evaluated": "mnemoscope.analyses.evaluate_subject",
+    "mnemoscope.analyses.sequences": "mnemoscope.analyses.subgroup_sequences",
+    "mnemoscope.analyses.normalised": "mnemoscope.analyses.to_log_probs",
+    "mnemoscope.analyses.beyond_chance": "mnemoscope.analyses.chance_threshold",
+    "mnemoscope.analyses.Direction": "mnemoscope.analyses.ThresholdDirection",
+    "mnemoscope.analyses.counts": "mnemoscope.analyses.target_counts",
+    "mnemoscope.analyses.Kept": "mnemoscope.analyses.SpectrumPart",
+    "mnemoscope.analyses.KEPT": "mnemoscope.analyses.SPECTRUM_PARTS",
+    "mnemoscope.run.Largest": "mnemoscope.run.SizeSearch",
+    "mnemoscope.run.swept": "mnemoscope.run.final_metrics",
+    "mnemoscope.claims.record": "mnemoscope.claims.ruling_record",
+    "mnemoscope.report.colours_of": "mnemoscope.report.assign_colours",
+    "mnemoscope.report.symbols_of": "mnemoscope.report.token_symbols",
+    "mnemoscope.report.single": "mnemoscope.report.single_number",
+    "mnemoscope.report.spread": "mnemoscope.report.mean_with_range",
+    "mnemoscope.report.report_of": "mnemoscope.report.find_report",
+    "mnemoscope.report.view_of": "mnemoscope.report.run_attention",
+    "mnemoscope.records.Measured": "mnemoscope.records.MeasuredRuns",
+    "mnemoscope.records.Shown": "mnemoscope.records.Display",
+    "mnemoscope.records.shown": "mnemoscope.records.render_results",
+    "mnemoscope.records.drawn": "mnemoscope.records.draw_sequences",
+    "mnemoscope.cli.Options": "mnemoscope.cli.CommandOptions",
+    "mnemoscope.cli.OfRuns": "mnemoscope.cli.RunOptions",
+    "mnemoscope.cli.Jobs": "mnemoscope.cli.JobOptions",
+    "mnemoscope.cli.WritesResults": "mnemoscope.cli.ResultOptions",
+    "mnemoscope.cli.Shown": "mnemoscope.cli.Display",
     "mnemoscope.judging": "mnemoscope.claims",
     "mnemoscope.run.RecordedVerdict": "mnemoscope.claims.RecordedVerdict",
     "mnemoscope.run.recorded_verdicts": "mnemoscope.claims.recorded_verdicts",
@@ -60,15 +94,17 @@ def public_names(package: str, file: str) -> tuple[Callable[[str], Any], Callabl
 
     def load_or_redirect(name: str) -> Any:
         old = f"{package}.{name}"
-        return renamed(old) if old in OLD_NAMES else load(name)
+        return resolve_old_name(old) if old in OLD_NAMES else load(name)
 
     return load_or_redirect, names, everything
 
 
-def renamed(old: str, stacklevel: int = 3) -> Any:
+def resolve_old_name(old: str, stacklevel: int = 3) -> Any:
     """The object that has an old name, with a FutureWarning that gives the new one."""
     new = OLD_NAMES[old]
-    warnings.warn(f"{short(old)} is now {short(new)}; the old name goes in the next release", FutureWarning, stacklevel)
+    warnings.warn(
+        f"{short_name(old)} is now {short_name(new)}; the old name goes in the next release", FutureWarning, stacklevel
+    )
     room, _, name = new.rpartition(".")
     found = getattr(importlib.import_module(room), name, None)
     return importlib.import_module(new) if found is None else found
@@ -80,11 +116,11 @@ def old_room(package: str) -> Callable[[str], Any]:
     def load(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(renamed(package, stacklevel=4), name)
+        return getattr(resolve_old_name(package, stacklevel=4), name)
 
     return load
 
 
-def short(name: str) -> str:
+def short_name(name: str) -> str:
     """A public name as users write it, such as `ms.report.Page`."""
     return name.replace("mnemoscope.", "ms.", 1)

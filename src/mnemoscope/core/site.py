@@ -222,7 +222,7 @@ class Edge:
         if isinstance(self.reader, Site):
             one_of("the kind of an edge's reader", self.reader.kind, _READERS)
             _check_part("reader", self.reader)
-            if depth(self.writer) >= depth(self.reader):
+            if reading_depth(self.writer) >= reading_depth(self.reader):
                 raise InputError(f"an edge leads to a later part; {self.writer} writes after {self.reader} has read")
         else:
             one_of("the reader of an edge that is no site", self.reader, (LOGITS,))
@@ -271,7 +271,7 @@ def part_name(part: Site | Literal["logits"]) -> str:
     return "input" if isinstance(part, Site) and part.kind == "resid_pre" else str(part)
 
 
-def coordinates(edges: Sequence[Edge]) -> dict[str, tuple[str, list[str]]]:
+def edge_coordinates(edges: Sequence[Edge]) -> dict[str, tuple[str, list[str]]]:
     """Labels of a result along `edge`; `through` is empty for readers with one input."""
     # parts by identity: to hash a site takes longer than to name it
     names = {id(part): part for edge in edges for part in (edge.writer, edge.reader)}
@@ -293,7 +293,7 @@ def _check_part(end: str, site: Site) -> None:
         )
 
 
-def depth(part: Site | Literal["logits"]) -> float:
+def reading_depth(part: Site | Literal["logits"]) -> float:
     """Place in the order of reading; parts of equal depth do not read each other, and the logits come last."""
     if not isinstance(part, Site):
         return math.inf

@@ -25,7 +25,7 @@ def check_skills(batch: Batch, skills: Skills) -> None:
             raise InputError(f"skill {name} is tested at no position of the batch; take more prompts or leave it out")
 
 
-def halves(
+def random_halves(
     batch: Batch, skills: Skills | None = None, *, seed: int | None = None
 ) -> list[tuple[Batch, dict[str, Bool[Tensor, "_ pos"]]]]:
     """The sequences in two halves, to choose by one and test on the other, each with its skills.
@@ -49,14 +49,14 @@ def halves(
     return result
 
 
-def means(values: Float[Tensor, "*rows batch pos"], skills: Skills) -> Float[Tensor, "*rows skill"]:
+def skill_means(values: Float[Tensor, "*rows batch pos"], skills: Skills) -> Float[Tensor, "*rows skill"]:
     """Means over the positions of each skill, NaN left out; NaN where there are none. Every position counts alike."""
     masks = [mask.to(values.device) for mask in skills.values()]
     return torch.stack([values[..., mask].nanmean(-1) for mask in masks], -1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Places:
+class SkillPlaces:
     """The places of a batch at which some skill is tested; a place is one position of one sequence.
 
     `sequence` is the row of the batch, `target` the answer. Weights of the places of each skill add up to one; they are
@@ -85,7 +85,7 @@ class Places:
         return (member.T @ self.weights).amax(0)
 
 
-def skill_places(batch: Batch, skills: Skills) -> Places:
+def skill_places(batch: Batch, skills: Skills) -> SkillPlaces:
     """The places of every skill, with the weights that the batch gives its sequences.
 
     A skill whose sequences weigh nothing counts them alike. Raises InputError as `check_skills` does, or where no skill
@@ -101,4 +101,4 @@ def skill_places(batch: Batch, skills: Skills) -> Places:
     weights = member * shares.to(member)[sequence, None]
     weights = torch.where(weights.sum(0) > 0, weights, member)
     target = batch.targets[sequence, pos]
-    return Places(sequence=sequence, pos=pos, target=target, weights=weights / weights.sum(0))
+    return SkillPlaces(sequence=sequence, pos=pos, target=target, weights=weights / weights.sum(0))

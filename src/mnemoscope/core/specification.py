@@ -265,9 +265,9 @@ class RunSpec:
             return RunSpec(
                 preset=data["preset"],
                 seed=data["seed"],
-                task=structure(TASKS.get(task.pop("name")), task, "task"),
-                model=structure(ModelSpec, data["model"], "model"),
-                recipe=structure(Recipe, data["recipe"], "recipe"),
+                task=from_plain(TASKS.get(task.pop("name")), task, "task"),
+                model=from_plain(ModelSpec, data["model"], "model"),
+                recipe=from_plain(Recipe, data["recipe"], "recipe"),
             )
         except (KeyError, TypeError) as error:
             raise InputError(f"a run specification needs preset, seed, task, model and recipe: {error!r}") from error
@@ -286,7 +286,7 @@ def _adapter(cls: type) -> TypeAdapter:
     return TypeAdapter(cls)
 
 
-def structure(cls: type, data: Mapping[str, Any], where: str) -> Any:
+def from_plain(cls: type, data: Mapping[str, Any], where: str) -> Any:
     """Build the dataclass `cls` from plain data; refuses unknown keys, and values that do not fit the annotations.
 
     The message has the key under `where`, the allowed values and the given one.
@@ -304,9 +304,9 @@ def structure(cls: type, data: Mapping[str, Any], where: str) -> Any:
         raise InputError(f"{place}: {first['msg']}; got {first['input']!r}") from None
 
 
-def change(value: Any, changes: Mapping[str, Any], where: str) -> Any:
+def replace_fields(value: Any, changes: Mapping[str, Any], where: str) -> Any:
     """A copy of the dataclass `value` with some fields changed, checked like `structure`."""
     current = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     for key in changes:
         one_of(f"a key of {where}", key, current)
-    return structure(type(value), {**current, **changes}, where)
+    return from_plain(type(value), {**current, **changes}, where)

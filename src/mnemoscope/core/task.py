@@ -101,7 +101,7 @@ MAX_TOKENS = 2**13
 """Tokens of each subgroup and split, where sequences are longer: fewer of them are taken."""
 
 
-def monitored(task: Task, *, split: str, seed: int, device: torch.device | str = "cpu") -> Batch:
+def monitoring_batch(task: Task, *, split: str, seed: int, device: torch.device | str = "cpu") -> Batch:
     """The monitoring batch of a run: the same at every step, from the stream `monitor` of the run's seed."""
     n = max(1, min(N_MONITOR, MAX_TOKENS // task.n_ctx))
     return task.monitor(n, split=split, generator=generator(seed, "monitor", split, device=device))

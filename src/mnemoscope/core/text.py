@@ -194,14 +194,14 @@ def _tokens(tokenizer: Tokenizer, text: str, **options: Any) -> Any:
 def _encoded(tokenizer: Tokenizer, prompt: Prompt, front: list[int]) -> tuple[list[int], dict[str, int]]:
     """Tokens of a prompt behind the BOS token, unless they begin with it, and the positions that have names."""
     if not prompt.spans:
-        return _behind(front, _tokens(tokenizer, prompt.text)["input_ids"]), {}
+        return _prepend(front, _tokens(tokenizer, prompt.text)["input_ids"]), {}
     try:
         found = _tokens(tokenizer, prompt.text, return_offsets_mapping=True)
     except NotImplementedError:
         raise InputError(
             "this tokenizer does not say where tokens stand; load its fast version, or name no places"
         ) from None
-    row, places = _behind(front, found["input_ids"]), {}
+    row, places = _prepend(front, found["input_ids"]), {}
     n_front = len(row) - len(found["input_ids"])
     for name, (start, stop) in prompt.spans.items():
         inside = [i for i, (first, end) in enumerate(found["offset_mapping"]) if first < stop and end > start]
@@ -211,7 +211,7 @@ def _encoded(tokenizer: Tokenizer, prompt: Prompt, front: list[int]) -> tuple[li
     return row, places
 
 
-def _behind(front: list[int], tokens: list[int]) -> list[int]:
+def _prepend(front: list[int], tokens: list[int]) -> list[int]:
     """Tokens that begin with `front` once."""
     return [*tokens] if tokens[:1] == front else [*front, *tokens]
 

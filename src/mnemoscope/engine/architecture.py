@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mnemoscope.core.protocols import HookedModel, bare, reads_vectors
+from mnemoscope.core.protocols import HookedModel, reads_vectors, without_hooks
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.engine.block import Attention, Block, Rotary
 from mnemoscope.engine.changes import BEFORE_BLOCKS, IN_BLOCK
@@ -83,10 +83,10 @@ def read_transformer(model: HookedModel) -> Transformer | str:
 
     Use it only as long as the model's weights stay the same: some of them are copies.
     """
-    if (reason := _unlike(model)) is not None:
+    if (reason := _why_unsupported(model)) is not None:
         return reason
-    found = _laid_out(model)
-    return found if _is_tried(model, found) else "its forward pass is a different one"
+    found = _cached_transformer(model)
+    return found if _is_checked(model, found) else "its forward pass is a different one"
 
 
 def resumable_transformer(model: HookedModel, n_pos: int) -> Transformer | str:
@@ -132,7 +132,7 @@ def hooked_points(model: HookedModel) -> frozenset[str] | None:
     return frozenset(points)
 
 
-def _unlike(model: HookedModel) -> str | None:
+def _why_unsupported(model: HookedModel) -> str | None:
     """Say why the engine does not represent a model, from configuration and parameter names; None if it does."""
     if not isinstance(model, nn.Module):
         return "it is no torch module"
@@ -146,13 +146,13 @@ def _unlike(model: HookedModel) -> str | None:
         return f"act_fn is {cfg.act_fn}"
     if getattr(getattr(model, "tokenizer", None), "padding_side", None) == "left":
         return "its tokenizer pads on the left"
-    names, expected = {name for name, _ in model.named_parameters()}, set(_names(cfg))
+    names, expected = {name for name, _ in model.named_parameters()}, set(_parameter_names(cfg))
     if names != expected:
         return f"its parameters are not those of a plain HookedTransformer: {min(names ^ expected)}"
     return None
 
 
-def _names(cfg: Any) -> Iterator[str]:
+def _parameter_names(cfg: Any) -> Iterator[str]:
     ends = {"LN": ("w", "b"), "RMS": ("w",)}.get(cfg.normalization_type, ())
     gate = ("mlp.W_gate",) if getattr(cfg, "gated_mlp", False) else ()
     mlp = () if cfg.attn_only else ("mlp.W_in", "mlp.b_in", "mlp.W_out", "mlp.b_out", *gate)
@@ -169,20 +169,20 @@ def _names(cfg: Any) -> Iterator[str]:
 _KEPT: WeakKeyDictionary[Any, tuple[object, Transformer]] = WeakKeyDictionary()
 
 
-def _laid_out(model: HookedModel) -> Transformer:
+def _cached_transformer(model: HookedModel) -> Transformer:
     """The model's weights as a transformer. Large copies are kept with the model until its weights change."""
     params = {name: value.detach() for name, value in model.named_parameters()}
     copied = [value for name, value in params.items() if name[-1] in "QKV"]
     if sum(value.nbytes for value in copied) < _KEPT_FROM:
-        return _of_parameters(model, params)
-    state = (identity(params), [_checksum(value) for value in copied])
+        return _build_transformer(model, params)
+    state = (parameter_key(params), [_checksum(value) for value in copied])
     before = _KEPT.get(model)
     if before is None or before[0] != state:
-        before = _KEPT[model] = (state, _of_parameters(model, params))
+        before = _KEPT[model] = (state, _build_transformer(model, params))
     return before[1]
 
 
-def identity(params: Parameters) -> list[tuple[str, int, int]]:
+def parameter_key(params: Parameters) -> list[tuple[str, int, int]]:
     """A key that changes when a parameter is replaced, or changed in place other than through `.data`."""
     return [(name, value.data_ptr(), value._version) for name, value in params.items()]
 
@@ -194,7 +194,7 @@ def _checksum(weight: Tensor) -> float:
     return float(rows @ across @ down)
 
 
-def _of_parameters(model: HookedModel, params: Parameters) -> Transformer:
+def _build_transformer(model: HookedModel, params: Parameters) -> Transformer:
     cfg: Any = model.cfg
     return Transformer(
         w_e=params["embed.W_E"],
@@ -267,7 +267,7 @@ def _cap(cfg: Any, name: str) -> float | None:
 _TRIED: WeakKeyDictionary[Any, tuple[object, bool]] = WeakKeyDictionary()
 
 
-def _is_tried(model: HookedModel, found: Transformer) -> bool:
+def _is_checked(model: HookedModel, found: Transformer) -> bool:
     """Check that the engine gives a model's own logits on a few tokens, once for the weights that it has.
 
     Hooks at hook points are removed for the test. A model with hooks elsewhere cannot be tested: its class decides.
@@ -276,7 +276,7 @@ def _is_tried(model: HookedModel, found: Transformer) -> bool:
     parts = [*modules.modules()]
     if any("forward" in vars(part) for part in parts):
         return False
-    state = (identity(dict(model.named_parameters())), [type(part) for part in parts])
+    state = (parameter_key(dict(model.named_parameters())), [type(part) for part in parts])
     before = _TRIED.get(model)
     if before is not None and before[0] == state:
         return before[1]
@@ -300,7 +300,7 @@ def _reproduces(model: HookedModel, found: Transformer) -> bool:
         n_rows = cfg.d_vocab if cfg.d_vocab * n <= MAX_CELLS else 1
         inputs = torch.linspace(0, cfg.d_vocab - 1, n, device=device).long().repeat(n_rows, 1)
     own = found(inputs)
-    with bare(model):
+    with without_hooks(model):
         given = model(inputs)
     scale = max(1.0, float(given.nan_to_num(posinf=0, neginf=0).abs().max()))
     tolerance = max(_TOLERANCE, _ROUNDINGS * torch.finfo(own.dtype).eps if own.dtype == torch.bfloat16 else 0)

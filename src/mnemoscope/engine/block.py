@@ -20,12 +20,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from mnemoscope.engine.changes import NONE, Changes
+from mnemoscope.engine.changes import NO_CHANGES, Changes
 from mnemoscope.engine.pointwise import Mlp, Norm, apply_soft_cap, project, softmax
 
 Heads = Float[Tensor, "*rows _ _ d_head"]
 """Queries, keys or values by head and position."""
-Kind = Literal["q", "k", "v"]
+QKV = Literal["q", "k", "v"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ class Attention:
         """Width of a head."""
         return self.w_o.shape[1]
 
-    def into(self, kind: Kind) -> tuple[Float[Tensor, "some_rows d_model"], Float[Tensor, " some_rows"]]:
+    def input_projection(self, kind: QKV) -> tuple[Float[Tensor, "some_rows d_model"], Float[Tensor, " some_rows"]]:
         """Weight and bias of the queries, keys or values."""
         n_q, n_kv = len(self.w_o) * self.d_head, self.n_kv * self.d_head
         start = {"q": 0, "k": n_q, "v": n_q + n_kv}[kind]
@@ -103,7 +103,7 @@ class Attention:
         return self.w_qkv[rows], self.b_qkv[rows]
 
     @cached_property
-    def _apart(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    def _split_projections(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Weight and bias of the queries, then of the keys and values together."""
         n_q = len(self.w_o) * self.d_head
         sizes = (n_q, len(self.b_qkv) - n_q)
@@ -127,7 +127,7 @@ class Attention:
         if queries is None and joint:
             q, k, v = F.linear(normed, self.w_qkv, self.b_qkv).split((n_q, n_kv, n_kv), -1)
         else:
-            of_queries, of_others = self._apart
+            of_queries, of_others = self._split_projections
             q = F.linear(normed if queries is None else normed[..., queries, :], *of_queries)
             k, v = F.linear(normed, *of_others).split((n_kv, n_kv), -1)
         return self.heads(q), self.heads(k), self.heads(v)
@@ -142,7 +142,7 @@ class Attention:
         *,
         queries: Int[Tensor, " query"] | None = None,
         past: Past | None = None,
-        at: Changes = NONE,
+        at: Changes = NO_CHANGES,
     ) -> Float[Tensor, "*rows query head_index d_head"]:
         """Head outputs z: the values weighted by each head's pattern, before the output projection.
 
@@ -150,7 +150,7 @@ class Attention:
         keys and values of the unchanged run at earlier positions, `normed` starts at the first changed position.
         Changes go by names within the block.
         """
-        q, k, v = self.qkv(normed, queries, joint=at is NONE)
+        q, k, v = self.qkv(normed, queries, joint=at is NO_CHANGES)
         n_own, device = normed.shape[-2], normed.device
         start = 0 if past is None else past.k.shape[-2] - n_own
         places = torch.arange(start, start + n_own, device=device) if queries is None else queries + start
@@ -159,15 +159,15 @@ class Attention:
             q = _changed(at, "attn.hook_rot_q", self.rotary(q, places))
             k = _changed(at, "attn.hook_rot_k", self.rotary(k, slice(start, start + n_own)))
         if past is not None and start:  # a change leaves earlier keys and values as they are
-            k, v = joined_past(past.k, k), joined_past(past.v, v)
+            k, v = join_past(past.k, k), join_past(past.v, v)
         return at("attn.hook_z", self.attend(q, k, v, places, at).transpose(-2, -3))
 
     def attend(
-        self, q: Heads, k: Heads, v: Heads, queries: Int[Tensor, " query"], at: Changes = NONE
+        self, q: Heads, k: Heads, v: Heads, queries: Int[Tensor, " query"], at: Changes = NO_CHANGES
     ) -> Float[Tensor, "*all_rows head_index query d_head"]:
         """Head outputs z for queries at these positions. Rotary positions have been applied."""
         # The fused kernel shows neither scores nor pattern, so a run with hooks forms them step by step.
-        if self.fused and at is NONE and not (self.linear or self.soft_cap):
+        if self.fused and at is NO_CHANGES and not (self.linear or self.soft_cap):
             rows, grouped = q.shape[:-3], q.shape[-3] != k.shape[-3]
             if len(rows) > 1:  # the kernel takes one axis of rows
                 q, k, v = (x.flatten(0, -4) for x in (q, k, v))
@@ -192,7 +192,7 @@ class Attention:
     def _seen(self, queries: Int[Tensor, " query"], k: Heads) -> Bool[Tensor, "query key"]:
         return visible_keys(queries, k.shape[-2], causal=self.causal, window=self.window)
 
-    def written(self, z: Float[Tensor, "*rows head_index d_head"]) -> Float[Tensor, "*rows d_model"]:
+    def project_out(self, z: Float[Tensor, "*rows head_index d_head"]) -> Float[Tensor, "*rows d_model"]:
         """Contribution of attention to the residual stream."""
         return project(z.flatten(-2), self.w_o.flatten(0, 1), self.b_o)
 
@@ -233,7 +233,7 @@ def visible_keys(
     return mask if window is None else mask & (keys > queries[:, None] - window)
 
 
-def joined_past(
+def join_past(
     past: Float[Tensor, "prompt head_index pos d_head"], own: Float[Tensor, "*cell prompt head_index suffix d_head"]
 ) -> Float[Tensor, "*cell prompt head_index pos d_head"]:
     """Keys (or values) at all positions: those of the earlier run, then each cell's own."""
@@ -277,20 +277,20 @@ class Block:
         self,
         stream: Float[Tensor, "*rows d_model"],
         z: Float[Tensor, "*rows head_index d_head"] | None,
-        at: Changes = NONE,
+        at: Changes = NO_CHANGES,
     ) -> Float[Tensor, "*rows d_model"]:
         """The stream after the block, from the stream before it and head outputs z (None without attention)."""
         if self.attn is None or z is None:
             return stream if self.mlp is None else stream + self.mlp(self.ln2(stream))
         mlp = self.mlp
         of_mlp = None if mlp is None else lambda read: mlp(self.ln2(read), at)
-        return after_attention(stream, self.attn.written(z), of_mlp, at, parallel=self.parallel)
+        return after_attention(stream, self.attn.project_out(z), of_mlp, at, parallel=self.parallel)
 
 
 def after_attention(
     stream: Float[Tensor, "*rows d_model"],
-    of_attention: Float[Tensor, "*rows d_model"],
-    of_mlp: Callable[[Tensor], Tensor] | None,
+    attention_out: Float[Tensor, "*rows d_model"],
+    mlp_of_stream: Callable[[Tensor], Tensor] | None,
     at: Changes,
     *,
     parallel: bool,
@@ -299,18 +299,18 @@ def after_attention(
 
     `of_mlp` maps a stream to the contribution of the MLP; None: no MLP. Changes go by names within the block.
     """
-    of_attention = at("hook_attn_out", of_attention)
-    if of_mlp is None:
-        return at("hook_resid_post", stream + of_attention)
+    attention_out = at("hook_attn_out", attention_out)
+    if mlp_of_stream is None:
+        return at("hook_resid_post", stream + attention_out)
     if parallel:  # nothing lies between attention and MLP, so there is no hook_resid_mid
-        added = at("hook_mlp_out", of_mlp(stream))
-        return at("hook_resid_post", stream + of_attention + added)
-    stream = at("hook_resid_mid", stream + of_attention)
-    return at("hook_resid_post", stream + at("hook_mlp_out", of_mlp(stream)))
+        added = at("hook_mlp_out", mlp_of_stream(stream))
+        return at("hook_resid_post", stream + attention_out + added)
+    stream = at("hook_resid_mid", stream + attention_out)
+    return at("hook_resid_post", stream + at("hook_mlp_out", mlp_of_stream(stream)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Read:
+class OutputPlaces:
     """Places at which outputs are wanted.
 
     `columns` are the positions that are wanted in at least one sequence, ascending. If sequences differ, `where` is the
@@ -321,14 +321,14 @@ class Read:
     where: Bool[Tensor, "batch pos"] | None = None
 
     @staticmethod
-    def places(where: Bool[Tensor, "batch pos"]) -> "Read":
+    def from_mask(where: Bool[Tensor, "batch pos"]) -> "OutputPlaces":
         """The places of a mask, which may differ from sequence to sequence."""
-        return Read(columns=where.any(0).nonzero()[:, 0], where=where)
+        return OutputPlaces(columns=where.any(0).nonzero()[:, 0], where=where)
 
-    def of(self, x: Float[Tensor, "batch pos *rest"]) -> Float[Tensor, "*read_rest"]:
+    def pick(self, x: Float[Tensor, "batch pos *rest"]) -> Float[Tensor, "*read_rest"]:
         """Pick these places from an activation at all positions."""
         return x[:, self.columns] if self.where is None else x[self.where]
 
-    def of_columns(self, x: Float[Tensor, "batch read *rest"]) -> Float[Tensor, "*read_rest"]:
+    def pick_from_columns(self, x: Float[Tensor, "batch read *rest"]) -> Float[Tensor, "*read_rest"]:
         """Pick these places from an activation at `columns` only."""
         return x if self.where is None else x[self.where[:, self.columns]]

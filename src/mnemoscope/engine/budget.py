@@ -14,7 +14,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from mnemoscope.core.batch import CHUNK
-from mnemoscope.core.errors import InputError, fits
+from mnemoscope.core.errors import InputError, check_memory
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON
 
@@ -44,7 +44,7 @@ def forward_bytes(model: HookedModel, n_pos: int) -> int:
     """Bytes of one sequence in a forward pass of the model itself, without logits."""
     if not getattr(model.cfg, "d_model", None):
         return 1
-    return float_bytes(model) * n_pos * Sizes(cfg=model.cfg, n_pos=n_pos, n_read=0).at_position
+    return float_bytes(model) * n_pos * Sizes(cfg=model.cfg, n_pos=n_pos, n_read=0).floats_per_position
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Sizes:
         return torch.empty((), dtype=self.cfg.dtype).element_size()
 
     @property
-    def at_position(self) -> int:
+    def floats_per_position(self) -> int:
         """Numbers per position in a forward pass of the model itself, without logits."""
         attention = 6 * self._heads + 6 * self.cfg.n_heads * self.n_pos
         return 6 * self.cfg.d_model + max(attention, 6 * self._d_mlp)
@@ -78,22 +78,22 @@ class Sizes:
         """Numbers for the logits at the positions that are read, and for their metrics (the divergence needs most)."""
         return self.n_read * (8 * self.cfg.d_vocab_out + 40)
 
-    def weights(self) -> int:
+    def weight_bytes(self) -> int:
         """Bytes that do not grow with prompts: copies of weights, and the check of the metrics."""
         return self.float_bytes * (
             self.cfg.d_model * (self.cfg.d_vocab_out + 4 * self._heads) + 300 * self.cfg.d_vocab_out
         )
 
-    def copies(self) -> int:
+    def copied_bytes(self) -> int:
         """Bytes of the attention weights that are copied."""
         return self.float_bytes * self.cfg.n_layers * self.cfg.d_model * 3 * self._heads
 
-    def traced_weights(self) -> int:
+    def traced_weight_bytes(self) -> int:
         """Bytes of the blocks' weights, which TransformerLens copies in a pass that is differentiated."""
         mlp = (3 if getattr(self.cfg, "gated_mlp", False) else 2) * self._d_mlp
         return self.float_bytes * self.cfg.n_layers * self.cfg.d_model * (4 * self._heads + mlp)
 
-    def continued(self, start: int) -> int:
+    def continued_cell_bytes(self, start: int) -> int:
         """Bytes of one cell on one prompt, continued from position `start`."""
         n, d = self.n_pos - start, self.cfg.d_model
         attention = n * (2 * d + 5 * self._heads + 2 * self.cfg.n_heads * self.n_pos) + 2 * self.n_pos * self._heads
@@ -101,58 +101,58 @@ class Sizes:
         logits = self.n_read * 2 * d + self._read()
         return self.float_bytes * (2 * n * d + max(attention, mlp, logits))
 
-    def edge(self, start: int) -> int:
+    def edge_bytes(self, start: int) -> int:
         """Bytes of one edge on one prompt that changes something from position `start` on."""
         n, d = self.n_pos - start, self.cfg.d_model
         kept = n * (2 * d + self._heads)
         attention = n * (6 * self._heads + 2 * self.cfg.n_heads * self.n_pos) + 4 * self.n_pos * self._heads
-        return self.float_bytes * kept + max(self.float_bytes * attention, self.continued(start))
+        return self.float_bytes * kept + max(self.float_bytes * attention, self.continued_cell_bytes(start))
 
-    def hooked(self, *, everywhere: bool = True) -> int:
+    def hooked_pass_bytes(self, *, everywhere: bool = True) -> int:
         """Bytes of one prompt in a forward pass of the model itself, with logits everywhere or where they are read."""
         logits = 2 * self.n_pos * self.cfg.d_vocab_out * everywhere + self._read()
-        return self.float_bytes * max(self.n_pos * self.at_position, self.n_pos * 2 * self.cfg.d_model + logits)
+        return self.float_bytes * max(self.n_pos * self.floats_per_position, self.n_pos * 2 * self.cfg.d_model + logits)
 
-    def recorded(self, places: Collection[tuple[str, int | None]]) -> int:
+    def recorded_bytes(self, places: Collection[tuple[str, int | None]]) -> int:
         """Bytes of one prompt's records of two runs at these kinds and layers, with copies of keys and values."""
-        numbers = sum(self.width(kind) for kind, _ in places)
+        numbers = sum(self.activation_width(kind) for kind, _ in places)
         past = 2 * self.cfg.n_layers * self._heads
         read = self.n_read * (2 * self.cfg.d_vocab_out + 40)
         return self.float_bytes * (self.n_pos * (2 * numbers + past) + read)
 
-    def width(self, kind: str) -> int:
+    def activation_width(self, kind: str) -> int:
         """Numbers per position in an activation of this kind."""
         if kind in ATTENTION:
             return self.cfg.n_heads * self.n_pos
         return self._heads if kind in BY_HEAD else self._d_mlp if kind in BY_NEURON else self.cfg.d_model
 
 
-def roomy(model: HookedModel) -> int:
+def default_max_bytes(model: HookedModel) -> int:
     """The default bound: `MAX_BYTES`, plus the copies of weights, which do not grow with prompts."""
     sizes = Sizes(cfg=model.cfg, n_pos=1, n_read=1)
-    return MAX_BYTES + sizes.weights() + max(sizes.copies(), sizes.traced_weights())
+    return MAX_BYTES + sizes.weight_bytes() + max(sizes.copied_bytes(), sizes.traced_weight_bytes())
 
 
-def worth_a_pass(model: HookedModel, least: int) -> int:
+def efficient_pass_bytes(model: HookedModel, least: int) -> int:
     """Bytes beyond which a forward pass on a CPU gains little: `least`, or half of the weights if that is more."""
     return max(least, sum(weight.nbytes for _, weight in model.named_parameters()) // 2)
 
 
-def prompts_at_once(n: int, *, at_work: int, kept: int, room: int, target: int) -> int:
+def n_prompts_at_once(n: int, *, working_bytes: int, kept_bytes: int, max_bytes: int, target: int) -> int:
     """The number of prompts, of `n`, to take at once. Raises InputError where there is no room for one.
 
     Sizes are in bytes. One prompt needs `at_work` in its largest forward pass, and `kept` as long as its cells run;
     `room` is available. A forward pass exceeds `target` only if a single prompt does.
     """
-    if at_work + kept > room:
+    if working_bytes + kept_bytes > max_bytes:
         raise InputError(
-            f"max_bytes leaves {max(room, 0):,} bytes for activations and one prompt needs {at_work + kept:,}; allow "
-            f"{at_work + kept - room:,} more"
+            f"max_bytes leaves {max(max_bytes, 0):,} bytes for activations and one prompt needs "
+            f"{working_bytes + kept_bytes:,}; allow {working_bytes + kept_bytes - max_bytes:,} more"
         )
-    return max(1, min(n, room // (at_work + kept), target // at_work))
+    return max(1, min(n, max_bytes // (working_bytes + kept_bytes), target // working_bytes))
 
 
-def parts(
+def split_into_passes(
     model: HookedModel,
     where: Bool[Tensor, "batch pos"],
     *,
@@ -176,7 +176,7 @@ def parts(
     if max_bytes is not None:
         what = f"a forward pass of one sequence of {n_pos} positions, read at one of them,"
         what += " beside what stays in memory," if kept else ""
-        fits(what, hidden + per_place + kept, max_bytes, "take shorter sequences, or a smaller reference")
+        check_memory(what, hidden + per_place + kept, max_bytes, "take shorter sequences, or a smaller reference")
     most = int(where.sum(1).max()) if len(where) else 0
     n_rows = max(1, min(most_rows, budget // (hidden + max(1, most) * per_place)))
     if n_rows > 1 or hidden + most * per_place <= budget:
@@ -192,21 +192,21 @@ def _pieces(where: Bool[Tensor, "1 pos"], at_once: int) -> Iterator[Bool[Tensor,
         yield where & (number > start) & (number <= start + at_once)
 
 
-def whole_rows(
+def split_rows_into_passes(
     model: HookedModel, where: Bool[Tensor, "batch pos"], **options: Any
 ) -> list[tuple[slice, Bool[Tensor, "rows pos"]]]:
     """As `parts`, but every sequence comes once, for results that need all of its places together."""
-    starts = {rows.start: rows for rows, _ in parts(model, where, **options)}
+    starts = {rows.start: rows for rows, _ in split_into_passes(model, where, **options)}
     return [(rows, where[rows]) for rows in starts.values()]
 
 
-def rows_at_once(model: HookedModel, n_pos: int, *, kept: int = 0, max_bytes: int | None = None) -> int:
+def n_rows_at_once(model: HookedModel, n_pos: int, *, kept: int = 0, max_bytes: int | None = None) -> int:
     """Sequences per forward pass, at least one, if nothing is unembedded and each keeps `kept` bytes."""
     budget = MAX_BYTES if max_bytes is None else max_bytes
     return max(1, min(CHUNK, budget // (forward_bytes(model, n_pos) + kept)))
 
 
-def check_result(what: str, n_bytes: int, way_out: str) -> None:
+def check_result_bytes(what: str, n_bytes: int, way_out: str) -> None:
     """Raise InputError before a result of more than 2 GiB is computed; `way_out` says what to do instead."""
     if n_bytes > MAX_RESULT_BYTES:
         raise InputError(

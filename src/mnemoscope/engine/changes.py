@@ -57,5 +57,5 @@ class Changes:
         return max(blocks, default=None)
 
 
-NONE = Changes({})
+NO_CHANGES = Changes({})
 """No change, and no comparison with a run that has some."""

@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mnemoscope.core.batch import Inputs
-from mnemoscope.engine.block import Block, Kind, Read
-from mnemoscope.engine.changes import BEFORE_BLOCKS, BEFORE_QUERIES, NONE, Changes
+from mnemoscope.engine.block import QKV, Block, OutputPlaces
+from mnemoscope.engine.changes import BEFORE_BLOCKS, BEFORE_QUERIES, NO_CHANGES, Changes
 
 MAX_CELLS = 128
 """Tokens times positions up to which tables pay."""
@@ -44,28 +44,28 @@ class FirstLayer:
     is_only: bool
 
 
-def after_attention(
-    first: FirstLayer, inputs: Inputs, read: Read | None, at: Changes
+def stream_after_attention(
+    first: FirstLayer, inputs: Inputs, read: OutputPlaces | None, at: Changes
 ) -> Float[Tensor, "*rows d_model"] | None:
     """The stream after the attention of the first block, from tables; None where tables do not pay.
 
     A model with one block gets it where it is read (None: everywhere), other models at all positions. Unless `at` is
     `NONE`, tables serve only models of one layer without a change.
     """
-    if at is not NONE and (at.by_point or not first.is_only):
+    if at is not NO_CHANGES and (at.by_point or not first.is_only):
         return None
     if first.block.parallel:  # its MLP reads the stream before attention
         return None
     read = read if first.is_only else None
-    if _asks_alone(first, inputs, read):
+    if _is_single_silent_query(first, inputs, read):
         return _counted(first, inputs)
     if not _pays(first, inputs):
         return None
-    cells = _cells(first, inputs.shape[1])
+    cells = _build_tables(first, inputs.shape[1])
     return cells.after_attention(inputs, read)
 
 
-def z(
+def head_outputs(
     first: FirstLayer, inputs: Inputs, queries: Int[Tensor, " query"] | None, at: Changes
 ) -> Float[Tensor, "batch query head_index d_head"] | None:
     """Head outputs z of the first block, from tables; None where tables do not pay.
@@ -75,7 +75,7 @@ def z(
     here = at.of_block(0)
     if at.any(*BEFORE_BLOCKS) or here.any(*BEFORE_QUERIES, "attn.hook_q") or not _pays(first, inputs):
         return None
-    scores, values = _cells(first, inputs.shape[1]).attended(inputs, queries)
+    scores, values = _build_tables(first, inputs.shape[1]).scores_and_values(inputs, queries)
     scores = here("attn.hook_attn_scores", scores)
     pattern = here("attn.hook_pattern", first.block.attention.pattern(scores))
     return here("attn.hook_z", (pattern @ values).transpose(1, 2))
@@ -92,7 +92,7 @@ def _pays(first: FirstLayer, inputs: Inputs) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cells:
+class LookupTables:
     """Tables over cells; a cell's number is its token times `n_pos`, the positions of a sequence, plus its position.
 
     Attributes:
@@ -108,24 +108,26 @@ class Cells:
     written: Float[Tensor, "heads_and_cells d_model"]
     b_o: Float[Tensor, " d_model"]
 
-    def at(self, inputs: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
+    def cell_numbers(self, inputs: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
         """Number of the cell at every position."""
         return inputs * self.n_pos + torch.arange(self.n_pos, device=inputs.device)
 
-    def attended(
+    def scores_and_values(
         self, inputs: Int[Tensor, "batch pos"], queries: Int[Tensor, " query"] | None
     ) -> tuple[Float[Tensor, "batch head_index query pos"], Float[Tensor, "batch head_index pos d_head"]]:
         """Scores of some queries (None: all) for all keys, and the values of the keys."""
-        at, (n_heads, n_cells, _) = self.at(inputs), self.scores.shape
+        at, (n_heads, n_cells, _) = self.cell_numbers(inputs), self.scores.shape
         head = torch.arange(n_heads, device=at.device)[:, None]
         own = at if queries is None else at[:, queries]
         pairs = own[:, :, None] * n_cells + at[:, None]
         scores = self.scores.flatten().take(pairs[:, None] + head[:, None] * n_cells**2)
         return scores, F.embedding(at[:, None] + head * n_cells, self.values.flatten(0, 1))
 
-    def after_attention(self, inputs: Int[Tensor, "batch pos"], read: Read | None) -> Float[Tensor, "*rows d_model"]:
+    def after_attention(
+        self, inputs: Int[Tensor, "batch pos"], read: OutputPlaces | None
+    ) -> Float[Tensor, "*rows d_model"]:
         """The stream after attention, where it is read (None: everywhere)."""
-        at, (n_heads, n_cells, _) = self.at(inputs), self.scores.shape
+        at, (n_heads, n_cells, _) = self.cell_numbers(inputs), self.scores.shape
         absent = torch.full((len(inputs), n_cells), -math.inf, dtype=self.stream.dtype, device=at.device)
         absent = absent.scatter(1, at, 0.0)[:, None, None]
         if read is not None and read.where is not None:
@@ -137,7 +139,7 @@ class Cells:
         return F.embedding(at, self.stream) + F.linear(pattern, self.written.T, self.b_o)
 
 
-def _cells(first: FirstLayer, n_pos: int) -> Cells:
+def _build_tables(first: FirstLayer, n_pos: int) -> LookupTables:
     """The tables for sequences of `n_pos` tokens."""
     attn, positions = first.block.attention, first.w_pos
     assert positions is not None
@@ -152,10 +154,10 @@ def _cells(first: FirstLayer, n_pos: int) -> Cells:
         hidden = hidden.masked_fill(place > place[:, None], -math.inf)
     scores = torch.baddbmm(hidden, q, k.transpose(1, 2), alpha=1 / attn.scale)
     written = torch.bmm(v, attn.w_o).flatten(0, 1)
-    return Cells(n_pos=n_pos, stream=stream, scores=scores, values=v, written=written, b_o=attn.b_o)
+    return LookupTables(n_pos=n_pos, stream=stream, scores=scores, values=v, written=written, b_o=attn.b_o)
 
 
-def _asks_alone(first: FirstLayer, inputs: Inputs, read: Read | None) -> bool:
+def _is_single_silent_query(first: FirstLayer, inputs: Inputs, read: OutputPlaces | None) -> bool:
     """True if the only query is a silent token at the end of every sequence, in a one-layer model without positions.
 
     The kernels that count have no rule for `vmap`.
@@ -173,8 +175,8 @@ def _counted(first: FirstLayer, inputs: Int[Tensor, "batch pos"]) -> Float[Tenso
     assert first.silent is not None
     source = first.block.ln1(token)
 
-    def heads(kind: Kind, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows head_index d_head"]:
-        weight, bias = attn.into(kind)
+    def heads(kind: QKV, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows head_index d_head"]:
+        weight, bias = attn.input_projection(kind)
         weight = weight.unflatten(0, (n_heads, -1)).transpose(1, 2)
         return einsum(x, weight, "... d_model, head d_model width -> ... head width") + bias.unflatten(0, (n_heads, -1))
 
@@ -190,4 +192,4 @@ def _counted(first: FirstLayer, inputs: Int[Tensor, "batch pos"]) -> Float[Tenso
         table = torch.cat(((weights[..., None] * values).flatten(1), weights), 1)
         total = (counts @ table).split((values[0].numel(), n_heads), 1)
         z = total[0].unflatten(1, (n_heads, -1)) / total[1][..., None]
-    return (token[first.silent] + attn.written(z.to(token)))[:, None]
+    return (token[first.silent] + attn.project_out(z.to(token)))[:, None]

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from mnemoscope.engine.changes import NONE, Changes
+from mnemoscope.engine.changes import NO_CHANGES, Changes
 
 _SHORT = 16
 """On a CPU PyTorch's softmax takes many times as long on rows shorter than this."""
@@ -34,7 +34,7 @@ class Norm:
     b: Float[Tensor, " d_model"] | None = None
     dtype: torch.dtype | None = None
 
-    def __call__(self, x: Float[Tensor, "*rows d_model"], at: Changes = NONE) -> Float[Tensor, "*rows d_model"]:
+    def __call__(self, x: Float[Tensor, "*rows d_model"], at: Changes = NO_CHANGES) -> Float[Tensor, "*rows d_model"]:
         """Normalise rows; step by step where changes act within the normalisation."""
         if self.kind is None:
             return x
@@ -52,7 +52,7 @@ class Norm:
         """Divisors of the rows, sqrt(variance + eps) or sqrt(mean of x² + eps)."""
         return self._size(self._centred(x))
 
-    def pulled_back(
+    def pull_back(
         self, x: Float[Tensor, "prompt pos d_model"], gradient: Float[Tensor, "reader prompt pos d_model"]
     ) -> Float[Tensor, "reader prompt pos d_model"]:
         """Gradients at the rows `x`, from those of several readers at the normalised rows.
@@ -119,14 +119,16 @@ class Mlp:
     activation: Callable[[Tensor], Tensor]
     w_gate: Float[Tensor, "d_model d_mlp"] | None = None
 
-    def __call__(self, normed: Float[Tensor, "*rows d_model"], at: Changes = NONE) -> Float[Tensor, "*rows d_model"]:
+    def __call__(
+        self, normed: Float[Tensor, "*rows d_model"], at: Changes = NO_CHANGES
+    ) -> Float[Tensor, "*rows d_model"]:
         """Contribution of the MLP to the residual stream, from the normalised stream."""
         if self.w_gate is None:
             post = self.activation(at("mlp.hook_pre", project(normed, self.w_in, self.b_in)))
         else:
             gate = self.activation(at("mlp.hook_pre", normed @ self.w_gate))
             linear = at("mlp.hook_pre_linear", normed @ self.w_in)
-            post = torch.addcmul(self.b_in, gate, linear) if at is NONE else gate * linear + self.b_in
+            post = torch.addcmul(self.b_in, gate, linear) if at is NO_CHANGES else gate * linear + self.b_in
         return project(at("mlp.hook_post", post), self.w_out, self.b_out)
 
 

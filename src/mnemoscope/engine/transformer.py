@@ -20,8 +20,8 @@ from torch.nn import functional as F
 
 from mnemoscope.core.batch import Inputs
 from mnemoscope.engine import lookup
-from mnemoscope.engine.block import Block, Past, Read
-from mnemoscope.engine.changes import AFTER_HEADS, NONE, OF_QUERIES, Changes
+from mnemoscope.engine.block import Block, OutputPlaces, Past
+from mnemoscope.engine.changes import AFTER_HEADS, NO_CHANGES, OF_QUERIES, Changes
 from mnemoscope.engine.pointwise import Norm, apply_soft_cap, project
 
 
@@ -75,7 +75,7 @@ class Transformer:
         return sum(attn.w_qkv.nbytes + attn.b_qkv.nbytes for attn in attentions if attn is not None)
 
     def __call__(
-        self, inputs: Inputs, read: Read | None = None, at: Changes = NONE, *, start: Start | None = None
+        self, inputs: Inputs, read: OutputPlaces | None = None, at: Changes = NO_CHANGES, *, start: Start | None = None
     ) -> Float[Tensor, "*read d_output"]:
         """Logits, or output vectors, where they are read (None: everywhere).
 
@@ -88,26 +88,26 @@ class Transformer:
             # Later blocks attend to every position; after the last one only the places that are read matter.
             is_last = index == len(self.blocks) - 1
             stream = self.after_block(index, stream, read if is_last else None, at, inputs)
-        return self.unembedded(stream)
+        return self.unembed(stream)
 
     @cached_property
-    def first(self) -> lookup.FirstLayer:
+    def first_layer(self) -> lookup.FirstLayer:
         """The first layer, which lookup tables may replace."""
         return lookup.FirstLayer(
             w_e=self.w_e, w_pos=self.w_pos, block=self.blocks[0], silent=self.silent, is_only=len(self.blocks) == 1
         )
 
-    def _start(self, inputs: Inputs, read: Read | None, at: Changes) -> Start:
+    def _start(self, inputs: Inputs, read: OutputPlaces | None, at: Changes) -> Start:
         """The stream after the first block if tables give its attention, otherwise the embedding."""
-        stream = lookup.after_attention(self.first, inputs, read, at)
+        stream = lookup.stream_after_attention(self.first_layer, inputs, read, at)
         if stream is None:
-            return Start(layer=0, stream=self.embedded(inputs, at))
+            return Start(layer=0, stream=self.embed_inputs(inputs, at))
         block = self.blocks[0]
         return Start(layer=1, stream=stream if block.mlp is None else stream + block.mlp(block.ln2(stream)))
 
     def observe(self, inputs: Inputs, at: Changes) -> None:
         """Run the model only as far as something is observed."""
-        stream, last = self.embedded(inputs, at), at.last_block()
+        stream, last = self.embed_inputs(inputs, at), at.last_block()
         for index in range(-1 if last is None else last):
             stream = self.after_block(index, stream, None, at, inputs)
         if last is None:
@@ -119,7 +119,7 @@ class Transformer:
         if here.any(*AFTER_HEADS):
             block.after_heads(stream, z, here)
 
-    def embedded(self, inputs: Inputs, at: Changes = NONE) -> Float[Tensor, "batch pos d_model"]:
+    def embed_inputs(self, inputs: Inputs, at: Changes = NO_CHANGES) -> Float[Tensor, "batch pos d_model"]:
         """The stream before the first block."""
         stream = inputs @ self.w_e if inputs.is_floating_point() else F.embedding(inputs, self.w_e)
         stream = at("hook_embed", stream)
@@ -131,7 +131,12 @@ class Transformer:
         return stream + places
 
     def after_block(
-        self, index: int, stream: Float[Tensor, "batch pos d_model"], read: Read | None, at: Changes, inputs: Inputs
+        self,
+        index: int,
+        stream: Float[Tensor, "batch pos d_model"],
+        read: OutputPlaces | None,
+        at: Changes,
+        inputs: Inputs,
     ) -> Float[Tensor, "*rows d_model"]:
         """The stream after a block, where it is read (None: everywhere), from the stream before it.
 
@@ -142,14 +147,14 @@ class Transformer:
         # A function at a hook point gets all positions, so nothing may be cut out before the last of them.
         if read is None or (here.any(*AFTER_HEADS) and not at.where_read):
             after = block.after_heads(stream, self._z(index, stream, None, at, inputs), here)
-            return after if read is None else read.of(after)
-        before = read.of(stream)
+            return after if read is None else read.pick(after)
+        before = read.pick(stream)
         if here.any(*OF_QUERIES):
             # These get all queries, but the output projection and the MLP follow for the places that are read only.
             z = self._z(index, stream, None, at, inputs)
-            return block.after_heads(before, None if z is None else read.of(z), here)
+            return block.after_heads(before, None if z is None else read.pick(z), here)
         z = self._z(index, stream, read.columns, at, inputs)
-        return block.after_heads(before, None if z is None else read.of_columns(z), here)
+        return block.after_heads(before, None if z is None else read.pick_from_columns(z), here)
 
     def _z(
         self, index: int, stream: Tensor, queries: Int[Tensor, " query"] | None, at: Changes, inputs: Inputs
@@ -158,18 +163,18 @@ class Transformer:
         block = self.blocks[index]
         if block.attn is None:
             return None
-        if index == 0 and (z := lookup.z(self.first, inputs, queries, at)) is not None:
+        if index == 0 and (z := lookup.head_outputs(self.first_layer, inputs, queries, at)) is not None:
             return z
         return block.attn.z(block.ln1(stream), queries=queries, at=at.of_block(index))
 
-    def unembedded(self, stream: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_output"]:
+    def unembed(self, stream: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_output"]:
         """Logits from the stream after the last block."""
         return apply_soft_cap(project(self.ln_final(stream), self.w_u, self.b_u), self.logit_cap)
 
-    def resumed(
+    def resume_from_stream(
         self,
         stream: Float[Tensor, "cell prompt suffix d_model"],
-        entered: Sequence[int],
+        n_entered: Sequence[int],
         past: Sequence[Past],
         read: Int[Tensor, " read"],
     ) -> Float[Tensor, "cell prompt read d_output"]:
@@ -178,7 +183,7 @@ class Transformer:
         Args:
             stream: The changed stream of every cell at its own point, from the first changed position to the end; cells
                 in the order of their points. It is overwritten.
-            entered: Number of cells that have entered up to each point, the point itself included.
+            n_entered: Number of cells that have entered up to each point, the point itself included.
             past: Keys and values of every layer in the unchanged run.
             read: Positions whose logits are wanted, ascending; none lies before the first changed position.
         """
@@ -187,12 +192,12 @@ class Transformer:
         start = past[0].k.shape[-2] - stream.shape[-2]
         last = len(self.blocks) - 1
         for index, block in enumerate(self.blocks):
-            changed = stream[: entered[2 * index]]
+            changed = stream[: n_entered[2 * index]]
             queries = read - start if index == last else None
             added = None
             if len(changed):
                 assert block.attn is not None
-                added = block.attn.written(block.attn.z(block.ln1(changed), queries=queries, past=past[index]))
+                added = block.attn.project_out(block.attn.z(block.ln1(changed), queries=queries, past=past[index]))
                 if block.parallel and block.mlp is not None:  # it reads the stream before attention is added
                     added += block.mlp(block.ln2(changed if queries is None else changed[:, :, queries]))
             if queries is not None:  # no later layer attends to the other positions
@@ -200,10 +205,10 @@ class Transformer:
             if added is not None:
                 stream[: len(added)] += added
             if index < last:
-                self._add_mlp(index, stream[: entered[2 * index + 1]])
-        return self.ended(stream, entered[2 * last + 1])
+                self._add_mlp(index, stream[: n_entered[2 * index + 1]])
+        return self.finish_from_stream(stream, n_entered[2 * last + 1])
 
-    def ended(
+    def finish_from_stream(
         self, stream: Float[Tensor, "cell prompt read d_model"], through_mlp: int
     ) -> Float[Tensor, "cell prompt read d_output"]:
         """Logits after changes of the stream in or after the last block.
@@ -212,7 +217,7 @@ class Transformer:
         last MLP still has to act on the first `through_mlp` cells.
         """
         self._add_mlp(len(self.blocks) - 1, stream[:through_mlp])
-        return self.unembedded(stream)
+        return self.unembed(stream)
 
     def _add_mlp(self, index: int, stream: Float[Tensor, "cell prompt some d_model"]) -> None:
         """Add the contribution of a block's MLP to the stream in place. A parallel block has added it already."""

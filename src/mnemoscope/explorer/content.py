@@ -21,18 +21,18 @@ from torch import Tensor
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.positions import names_of
+from mnemoscope.core.positions import position_names
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.explorer.packing import Packer, page_configuration
-from mnemoscope.explorer.record import Code, Curves, Example, Needs, PageTask, Record
+from mnemoscope.explorer.record import PageCode, PageExample, PageRecord, PageTask, SkillCurves, SkillNeeds
 from mnemoscope.models.run import Run
 from mnemoscope.models.subjects import Subject
-from mnemoscope.models.zoo import word_for
+from mnemoscope.models.zoo import run_word
 from mnemoscope.report.curves import skills_in
-from mnemoscope.report.guesses import symbols_of, visible
+from mnemoscope.report.guesses import show_whitespace, token_symbols
 from mnemoscope.report.plain_report import without_parts
-from mnemoscope.report.task_report import report_of
+from mnemoscope.report.task_report import find_report
 
 MAX_TOKENS = 4096
 """Most tokens of the reference set, over which means are taken."""
@@ -42,7 +42,7 @@ MAX_POINTS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class SelectedRun:
     """A run for a page."""
 
     run: Run
@@ -52,15 +52,15 @@ class Taken:
     """From `ablate_by_role`, of the last checkpoint, if that was measured before; None: it is measured."""
 
 
-def run_content(taken: Taken, packer: Packer) -> Record:
+def run_content(taken: SelectedRun, packer: Packer) -> PageRecord:
     """The page's record of a run; raises InputError where it has no checkpoint, or a model that the page cannot run."""
     run, removed = taken.run, taken.removed
     model, task = run.hooked(), run.spec.task
     configuration = page_configuration(model)
     if removed is None:
         removed = without_parts(model, task, run.spec.seed).get("ablation")
-    name, steps = word_for(run.path), spread_out(run.steps, taken.n_checkpoints)
-    return Record(
+    name, steps = run_word(run.path), choose_evenly(run.steps, taken.n_checkpoints)
+    return PageRecord(
         **_with_task(Subject(model=model, task=task, seed=run.spec.seed), packer, removed),
         cfg=configuration,
         name=name,
@@ -68,13 +68,15 @@ def run_content(taken: Taken, packer: Packer) -> Record:
         steps=steps,
         checkpoints=[packer.checkpoint(model if step == run.steps[-1] else run.hooked(step)) for step in steps],
         curves=_curves(run),
-        python=Code(
-            start=f"run = ms.open_run({json.dumps(name)})", model="run.model(STEP)", drawn=_drawn("run.spec", task)
+        python=PageCode(
+            start=f"run = ms.open_run({json.dumps(name)})",
+            model="run.model(STEP)",
+            drawn=_reference_code("run.spec", task),
         ),
     )
 
 
-def spread_out(steps: Sequence[int], n: int | None) -> list[int]:
+def choose_evenly(steps: Sequence[int], n: int | None) -> list[int]:
     """At most `n` of some steps, evenly apart in their order; the last among them, and the first if there is room."""
     if n is None or len(steps) <= n:
         return list(steps)
@@ -82,21 +84,21 @@ def spread_out(steps: Sequence[int], n: int | None) -> list[int]:
     return [steps[round(last - i * last / max(n - 1, 1))] for i in reversed(range(n))]
 
 
-def subject_content(subject: Subject, packer: Packer) -> Record:
+def subject_content(subject: Subject, packer: Packer) -> PageRecord:
     """The page's record of a model with a task; raises InputError where the page cannot run the model."""
     configuration = page_configuration(subject.model)
     removed = without_parts(subject.model, subject.task, subject.seed).get("ablation")
-    return Record(
+    return PageRecord(
         **_with_task(subject, packer, removed),
         cfg=configuration,
         name=None,
         label=subject.task.name.replace("_", " "),
         steps=[0],
         checkpoints=[packer.checkpoint(subject.model)],
-        python=Code(
+        python=PageCode(
             start="# subject: the ms.Subject that this page was made of",
             model="subject.model",
-            drawn=_drawn("subject", subject.task),
+            drawn=_reference_code("subject", subject.task),
         ),
     )
 
@@ -105,22 +107,22 @@ def _with_task(subject: Subject, packer: Packer, removed: xr.Dataset | None) -> 
     """Fields of a record: what is known of a model and its task besides weights, training and where it comes from."""
     task, seed = subject.task, subject.seed
     sequences = reference_set(task, seed)
-    table = Exact()
-    examples = examples_of(task, sequences, seed, table if report_of(task).explorer is None else None)
+    table = ExactTable()
+    examples = examples_of(task, sequences, seed, table if find_report(task).explorer is None else None)
     roles, needs = _parts(removed)
     return {
         "seed": seed,
         "roles": roles,
         "needs": needs,
-        "task": PageTask(name=task.name, fields=_fields(task)),
-        "symbols": symbols_of(task),
-        "positions": list(names_of(task)),
+        "task": PageTask(name=task.name, fields=_task_fields(task)),
+        "symbols": token_symbols(task),
+        "positions": list(position_names(task)),
         "answers": list(task.answers),
         "slot": task.slot_size,
         "scored": sequences.scored.any(0).nonzero()[:, 0].tolist(),
         "alphabet": sorted(sequences.inputs.unique().tolist()),
         "reference": sequences.inputs.tolist(),
-        "classes": classes_of(sequences),
+        "classes": latent_classes(sequences),
         "references": list(task.references),
         "best": min(task.references, key=lambda name: _loss(task, sequences, name), default=None),
         "examples": examples,
@@ -133,7 +135,7 @@ def reference_set(task: Task, seed: int) -> Batch:
     return task.sample(n_reference(task.n_ctx), split="test", generator=generator(seed, "explorer"))
 
 
-def classes_of(batch: Batch) -> dict[str, list[int]]:
+def latent_classes(batch: Batch) -> dict[str, list[int]]:
     """By latent the class of every sequence, for latents with several classes of more than one sequence on average."""
     found = {}
     for name, value in batch.latents.items():
@@ -144,7 +146,7 @@ def classes_of(batch: Batch) -> dict[str, list[int]]:
     return found
 
 
-def _drawn(name: str, task: Task) -> str:
+def _reference_code(name: str, task: Task) -> str:
     """Python code that samples the reference set, from the variables that hold the task and the seed there."""
     n = n_reference(task.n_ctx)
     return f'{name}.task.sample({n}, split="test", generator=ms.generator({name}.seed, "explorer"))'
@@ -162,14 +164,14 @@ def _loss(task: Task, sequences: Batch, name: str) -> float:
     return math.inf if math.isnan(loss) else loss
 
 
-def _parts(removed: xr.Dataset | None) -> tuple[dict[str, str], Needs | None]:
+def _parts(removed: xr.Dataset | None) -> tuple[dict[str, str], SkillNeeds | None]:
     """The names of parts, and the accuracy of every skill when each is mean-ablated."""
     if removed is None or "accuracy" not in removed:
         return {}, None
     found = removed.sel(kind="mean")
     components = [str(name) for name in found.component.values]
     roles = dict(zip(components, map(str, found.role.values), strict=True))
-    return roles, Needs(
+    return roles, SkillNeeds(
         skills=[str(name) for name in found.skill.values],
         clean=found.clean_accuracy.values.tolist(),
         without={name: found.accuracy.isel(role=i).values.tolist() for i, name in enumerate(components)},
@@ -177,7 +179,7 @@ def _parts(removed: xr.Dataset | None) -> tuple[dict[str, str], Needs | None]:
     )
 
 
-def _curves(run: Run) -> Curves | None:
+def _curves(run: Run) -> SkillCurves | None:
     """Accuracy of every skill on unseen sequences during training, or the loss; None: nothing was logged."""
     if not (run.path / "metrics.jsonl").exists():
         return None
@@ -186,10 +188,10 @@ def _curves(run: Run) -> Curves | None:
     every = max(1, metrics.sizes["step"] // MAX_POINTS)
     kept = metrics.isel(step=slice(None, None, every))
     values = {name.removeprefix("test_"): [round(float(v), 4) for v in kept[name].values] for name in names}
-    return Curves(steps=kept.step.values.tolist(), values=values, share=names != ["test_loss"])
+    return SkillCurves(steps=kept.step.values.tolist(), values=values, share=names != ["test_loss"])
 
 
-def _fields(task: Task) -> Mapping[str, Any]:
+def _task_fields(task: Task) -> Mapping[str, Any]:
     """The task's configuration, as far as it is numbers, words or lists of them."""
     values = {f.name: getattr(task, f.name) for f in dataclasses.fields(task)}
     plain = (bool, int, float, str, type(None))
@@ -203,7 +205,7 @@ MAX_ROWS = 1_000_000
 
 
 @dataclass
-class Exact:
+class ExactTable:
     """Distributions of exact predictors, each kept once; they are compared in half precision."""
 
     rows: list[Tensor] = field(default_factory=list)
@@ -224,7 +226,7 @@ class Exact:
         return packer.pack(torch.stack(self.rows)) if self.rows else None
 
 
-def examples_of(task: Task, sequences: Batch, seed: int, table: Exact | None) -> list[Example]:
+def examples_of(task: Task, sequences: Batch, seed: int, table: ExactTable | None) -> list[PageExample]:
     """The first sequences, each with its group and its minimal pairs, and with exact rows if there is a table."""
     n = min(MAX_EXAMPLES, len(sequences))
     if table is not None:
@@ -236,9 +238,11 @@ def examples_of(task: Task, sequences: Batch, seed: int, table: Exact | None) ->
     for row in range(n):
         one = chosen.select(slice(row, row + 1))
         others = {kind: _corrupted(task, one, kind, seed) for kind in task.corruptions}
-        pairs = {kind: Example(**_sequence(task, other, table)) for kind, other in others.items() if other is not None}
+        pairs = {
+            kind: PageExample(**_sequence(task, other, table)) for kind, other in others.items() if other is not None
+        }
         group = next((name for name, rows in groups.items() if bool(rows[row])), "")
-        found.append(Example(**_sequence(task, one, table), group=group, pairs=pairs))
+        found.append(PageExample(**_sequence(task, one, table), group=group, pairs=pairs))
     return found
 
 
@@ -250,7 +254,7 @@ def _corrupted(task: Task, one: Batch, kind: str, seed: int) -> Batch | None:
         return None
 
 
-def _sequence(task: Task, one: Batch, table: Exact | None) -> dict[str, Any]:
+def _sequence(task: Task, one: Batch, table: ExactTable | None) -> dict[str, Any]:
     """Fields of an example: tokens, and the rows of exact predictors."""
     tokens = one.inputs[0].tolist()
     if table is None:
@@ -271,7 +275,7 @@ def model_content(
     *,
     symbols: Sequence[str] | None = None,
     pos: int | Sequence[int] | None = None,
-) -> Record:
+) -> PageRecord:
     """The page's record of a model with sequences, tokens or a batch, all of one length.
 
     Without `symbols`, tokens have the names of the batch, else their numbers. Without `pos`, predictions are read where
@@ -283,7 +287,7 @@ def model_content(
     n_tokens, n_pos = max(model.cfg.d_vocab, model.cfg.d_vocab_out), batch.inputs.shape[1]
     kept = batch.inputs[: n_reference(n_pos)]
     drawn = "sequences.select(slice(0, N))" if isinstance(sequences, Batch) else "batch(sequences[:N])"
-    return Record(
+    return PageRecord(
         name=None,
         label=_label(model),
         seed=None,
@@ -294,12 +298,12 @@ def model_content(
         positions=list(batch.positions[:n_pos]),
         answers=list(range(model.cfg.d_vocab_out)),
         slot=1,
-        scored=_scored(batch, pos),
+        scored=_scored_positions(batch, pos),
         alphabet=sorted(batch.inputs.unique().tolist()),
         reference=kept.tolist(),
-        classes=classes_of(batch.select(slice(0, len(kept)))) if isinstance(sequences, Batch) else {},
-        examples=[Example(tokens=tokens) for tokens in kept[:MAX_EXAMPLES].tolist()],
-        python=Code(
+        classes=latent_classes(batch.select(slice(0, len(kept)))) if isinstance(sequences, Batch) else {},
+        examples=[PageExample(tokens=tokens) for tokens in kept[:MAX_EXAMPLES].tolist()],
+        python=PageCode(
             start="# model and sequences: what this page was made of",
             model="model",
             drawn=drawn.replace("N", str(len(kept))),
@@ -336,10 +340,10 @@ def _symbols(batch: Batch, symbols: Sequence[str] | None, n_tokens: int) -> list
     if symbols is not None and len(symbols) != n_tokens:
         raise InputError(f"symbols must name each of the model's {n_tokens} tokens; got {len(symbols)}")
     called = symbols.__getitem__ if symbols is not None else batch.symbol or str
-    return [visible(str(called(token))) for token in range(n_tokens)]
+    return [show_whitespace(str(called(token))) for token in range(n_tokens)]
 
 
-def _scored(batch: Batch, pos: int | Sequence[int] | None) -> list[int]:
+def _scored_positions(batch: Batch, pos: int | Sequence[int] | None) -> list[int]:
     """The positions at which predictions are read, from 0."""
     n_pos = batch.inputs.shape[1]
     if pos is None:

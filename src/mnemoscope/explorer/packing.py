@@ -40,7 +40,7 @@ class Packer:
 
     def pack(self, value: Tensor) -> int:
         """The number of a tensor; equal ones have one number. Too many bytes for one page are refused."""
-        packed = packed_tensor(value)
+        packed = pack_tensor(value)
         key = (tuple(packed["shape"]), packed["half"], packed["data"])
         if key not in self._numbers:
             self._n_bytes += len(packed["data"])
@@ -68,7 +68,7 @@ def checkpoint_bytes(model: HookedModel) -> int:
     return sum(4 * -(-4 * parameter.numel() // 3) for _, parameter in model.named_parameters())
 
 
-def packed_tensor(value: Tensor) -> dict[str, Any]:
+def pack_tensor(value: Tensor) -> dict[str, Any]:
     """Shape, precision and little-endian bytes in base64, to be unpacked by `js/weights.js`."""
     single = value.detach().cpu().float()
     half = bool((single.half().float() == single).all())

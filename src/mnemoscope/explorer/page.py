@@ -19,14 +19,14 @@ from markupsafe import Markup
 
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel, reads_vectors
-from mnemoscope.explorer.content import Sequences, Taken, model_content, run_content, subject_content
+from mnemoscope.explorer.content import SelectedRun, Sequences, model_content, run_content, subject_content
 from mnemoscope.explorer.packing import Packer, check_size, checkpoint_bytes, page_configuration
-from mnemoscope.explorer.record import Record
+from mnemoscope.explorer.record import PageRecord
 from mnemoscope.models.run import Run
 from mnemoscope.models.subjects import Subject
 from mnemoscope.report.page import Page
 from mnemoscope.report.tables import Results
-from mnemoscope.report.task_report import REPORTS, TaskReport, by_report
+from mnemoscope.report.task_report import REPORTS, TaskReport, group_by_report
 
 MAX_CHECKPOINTS = 10_000
 _LEAD = (
@@ -75,21 +75,23 @@ def explore(
     runs = [models] if isinstance(models, Run) else list(models)
     if not runs:
         raise InputError("explore needs at least one run; got none")
-    return runs_page([Taken(run=run, n_checkpoints=checkpoints) for run in runs], state)
+    return runs_page([SelectedRun(run=run, n_checkpoints=checkpoints) for run in runs], state)
 
 
-def runs_page(taken: Sequence[Taken], state: str = "") -> Page:
+def runs_page(taken: Sequence[SelectedRun], state: str = "") -> Page:
     """The page of some runs, each with its chosen number of checkpoints."""
     packer = Packer()
     return _page(packer, [run_content(one, packer) for one in taken], state)
 
 
-def _page(packer: Packer, contents: Sequence[Record], state: str) -> Page:
+def _page(packer: Packer, contents: Sequence[PageRecord], state: str) -> Page:
     data = _json({"tensors": packer.tensors, "runs": [asdict(content) for content in contents]})
     check_size(len(data))
     opened = f"if (!location.hash) location.hash = {_json(state)};\n" if state else ""
-    program = f"{script('app')}\n{opened}globalThis.explorer = start({{\n{_guests(contents)}}});\n".replace(
-        "</script", "<\\/script"
+    program = (
+        f"{module_source('app')}\n{opened}globalThis.explorer = start({{\n{_guest_scripts(contents)}}});\n".replace(
+            "</script", "<\\/script"
+        )
     )
     title = " and ".join(dict.fromkeys(content.label for content in contents))
     seed = contents[0].seed
@@ -104,7 +106,7 @@ def _page(packer: Packer, contents: Sequence[Record], state: str) -> Page:
     return page
 
 
-def _guests(contents: Sequence[Record]) -> str:
+def _guest_scripts(contents: Sequence[PageRecord]) -> str:
     """The scripts that tasks have for the page, by the name of the task."""
     names = dict.fromkeys(content.task.name for content in contents if content.task)
     known = REPORTS.names()
@@ -121,21 +123,21 @@ _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+)\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=const |function\*? |class )", re.MULTILINE)
 
 
-def script(*names: str) -> str:
+def module_source(*names: str) -> str:
     """The source of modules of `explorer/js` (without the ending) and of all that they import, as one script."""
     sources: dict[str, str] = {}
     for name in names:
-        _add(name, sources)
+        _add_module(name, sources)
     return "\n".join(sources.values())
 
 
-def _add(name: str, sources: dict[str, str]) -> None:
+def _add_module(name: str, sources: dict[str, str]) -> None:
     """Add a module after those that it imports."""
     if name in sources:
         return
     source = (files("mnemoscope.explorer") / "js" / f"{name}.js").read_text()
     for imported in _IMPORT.findall(source):
-        _add(imported, sources)
+        _add_module(imported, sources)
     sources[name] = _EXPORT.sub("", _IMPORT.sub("", source))
 
 
@@ -145,12 +147,12 @@ WEIGHT_BYTES = 24_000_000
 
 def first_seeds(
     runs: Sequence[Run], parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]
-) -> tuple[list[Taken], dict[str, InputError]]:
+) -> tuple[list[SelectedRun], dict[str, InputError]]:
     """The models of tokens that the page takes, and for each other configuration the reason why it is left out."""
     results = {label: result for _, each in parts for label, result in each.items()}
     fitting: dict[str, tuple[Run, int]] = {}
     refused = {}
-    for _, groups in by_report(runs):
+    for _, groups in group_by_report(runs):
         for label, (run, *_) in groups.items():
             model = run.hooked()
             if reads_vectors(model):
@@ -162,17 +164,17 @@ def first_seeds(
             else:
                 fitting[label] = run, checkpoint_bytes(model)
     taken = [
-        Taken(
+        SelectedRun(
             run=run,
             n_checkpoints=max(1, WEIGHT_BYTES // len(fitting) // n_bytes),
-            removed=_removed(results[label], run.spec.seed),
+            removed=_removal_by_role(results[label], run.spec.seed),
         )
         for label, (run, n_bytes) in fitting.items()
     ]
     return taken, refused
 
 
-def _removed(result: Results, seed: int) -> xr.Dataset | None:
+def _removal_by_role(result: Results, seed: int) -> xr.Dataset | None:
     """The measurements without each part, by role; None: nothing that the page can use."""
     found = result.get("ablation")
     if found is None or "component" not in found.coords or "mean" not in found.get("kind", ()):

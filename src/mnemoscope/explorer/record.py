@@ -8,13 +8,13 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class Example:
+class PageExample:
     """A sequence of the task, or one that a model was given with."""
 
     tokens: list[int]
     group: str = ""
     """The task's group; empty: none."""
-    pairs: Mapping[str, "Example"] = field(default_factory=dict)
+    pairs: Mapping[str, "PageExample"] = field(default_factory=dict)
     """Minimal pairs by kind."""
     places: Sequence[int] = ()
     """Positions for which exact predictors are known; none: the page computes them, or there are none."""
@@ -23,7 +23,7 @@ class Example:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Needs:
+class SkillNeeds:
     """Accuracy of every skill over many sequences, intact and with one part at its mean."""
 
     skills: Sequence[str]
@@ -35,7 +35,7 @@ class Needs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curves:
+class SkillCurves:
     """The log of training on unseen sequences."""
 
     steps: Sequence[int]
@@ -53,7 +53,7 @@ class PageTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Code:
+class PageCode:
     """The Python code by which a reader gets the content of the page."""
 
     start: str
@@ -65,7 +65,7 @@ class Code:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class PageRecord:
     """A model with its sequences. Fields that need a task are empty without one."""
 
     name: str | None
@@ -77,7 +77,7 @@ class Record:
     steps: Sequence[int]
     checkpoints: Sequence[Mapping[str, int]]
     """Parameters by name, one mapping for each of `steps`."""
-    python: Code
+    python: PageCode
     symbols: Sequence[str]
     positions: Sequence[str]
     """The task's names of its positions; empty: they have numbers only."""
@@ -93,7 +93,7 @@ class Record:
     """Sequences that means are taken over."""
     classes: Mapping[str, Sequence[int]]
     """The class of every one of these, by latent."""
-    examples: Sequence[Example]
+    examples: Sequence[PageExample]
     """The examples to draw from."""
     exact: int | None = None
     """The distributions of exact predictors, (row, token)."""
@@ -101,7 +101,7 @@ class Record:
     best: str | None = None
     """The exact predictor that predicts the reference sequences best."""
     task: PageTask | None = None
-    curves: Curves | None = None
+    curves: SkillCurves | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
     """Roles of components."""
-    needs: Needs | None = None
+    needs: SkillNeeds | None = None

@@ -1,4 +1,4 @@
 from .graph import model_edges as model_edges
 from .measurement import Direction as Direction
 from .recordings import Recordings as Recordings
-from .run import intervened as intervened
+from .run import intervene as intervene

@@ -33,17 +33,17 @@ from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.graph import n_kv_heads
 from mnemoscope.interventions.measurement import (
     Chunk,
-    Patched,
+    PatchedLogits,
     Plan,
-    Question,
+    SweepQuestion,
     SweepResult,
-    measured,
-    recorded_plan,
+    measure_sweep,
+    plan_recorded_runs,
 )
-from mnemoscope.interventions.reading import pick_columns, unembedding
+from mnemoscope.interventions.reading import pick_columns, unembed_only
 from mnemoscope.interventions.recordings import Place, RecordedRun, record_run, repeat_rows
-from mnemoscope.interventions.streams import LASTING, Stream, continued_plan, entry
-from mnemoscope.interventions.writing import check_written, writing
+from mnemoscope.interventions.streams import LASTING, Stream, entry_point, plan_continued_runs
+from mnemoscope.interventions.writing import check_written, complete_hooks
 
 AXES: dict[Kind, tuple[str, ...]] = {
     **dict.fromkeys((*EMBEDDINGS, "resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out"), ("pos",)),
@@ -86,7 +86,7 @@ class Grid:
         """The swept axis that gives the first position which a cell can change; None if there is none."""
         return next((axis for axis in ("pos", "query") if axis in self.axes), None)
 
-    def of(self, cell: Cell, axis: str | None) -> int | None:
+    def number_along(self, cell: Cell, axis: str | None) -> int | None:
         """The number of a cell along an axis; None along one that is not swept."""
         return cell[self.axes.index(axis)] if axis in self.axes else None
 
@@ -96,7 +96,7 @@ class Grid:
 
     def index(self, cell: Cell) -> tuple[int | slice, ...]:
         """The index of a cell in an activation, on the axes after the batch."""
-        places = (self.of(cell, axis) for axis in AXES[self.kind])
+        places = (self.number_along(cell, axis) for axis in AXES[self.kind])
         return tuple(slice(None) if place is None else place for place in places)
 
 
@@ -132,27 +132,27 @@ def _labels(axis: str, size: int, wanted: Sequence[int] | None) -> tuple[int, ..
     return tuple(wanted)
 
 
-def hooks_plan(question: Question, grid: Grid, *, reason: str) -> Plan[RecordedRun]:
+def plan_hooks(question: SweepQuestion, grid: Grid, *, reason: str) -> Plan[RecordedRun]:
     """Plan a sweep through hooks; `reason` says in the result why not the fast way."""
     model, sizes = question.model, question.sizes
     check_written(model, grid.kind, grid.layers)
 
-    def patched(chunk: Chunk[RecordedRun], room: int) -> Iterator[Patched]:
-        n_cells = max(1, room // (len(chunk.batch) * sizes.hooked(everywhere=False)))
+    def patched(chunk: Chunk[RecordedRun], room: int) -> Iterator[PatchedLogits]:
+        n_cells = max(1, room // (len(chunk.batch) * sizes.hooked_pass_bytes(everywhere=False)))
         for start in range(0, len(grid.cells), n_cells):
             some = range(start, min(start + n_cells, len(grid.cells)))
             hooks = [
                 (grid.hook(layer), _hook(grid, some, layer, chunk.source[grid.kind, layer]))
-                for layer in {grid.of(grid.cells[number], "layer") for number in some}
+                for layer in {grid.number_along(grid.cells[number], "layer") for number in some}
             ]
             tokens = repeat_rows(chunk.batch.inputs, len(some))
-            with writing(model, hooks) as completed, unembedding(model, pick_columns(question.read)) as picked:
+            with complete_hooks(model, hooks) as completed, unembed_only(model, pick_columns(question.read)) as picked:
                 logits = picked(model.run_with_hooks(tokens, fwd_hooks=completed))
-            yield Patched(cells=some, first=0, logits=logits.unflatten(0, (len(some), -1)))
+            yield PatchedLogits(cells=some, first=0, logits=logits.unflatten(0, (len(some), -1)))
 
     places: set[Place] = {(grid.kind, layer) for layer in grid.layers}
     run = partial(record_run, model, places=places, read=question.read)
-    return recorded_plan(question, places, run, patched, method=f"hooks ({reason})")
+    return plan_recorded_runs(question, places, run, patched, method=f"hooks ({reason})")
 
 
 def _hook(grid: Grid, chunk: Sequence[int], layer: int | None, source: Tensor) -> Callable[..., Tensor]:
@@ -163,7 +163,7 @@ def _hook(grid: Grid, chunk: Sequence[int], layer: int | None, source: Tensor) -
         result = activation.expand(len(chunk) * len(source), *shape).clone()
         for block, number in zip(result.split(len(source)), chunk, strict=True):
             cell = grid.cells[number]
-            if grid.of(cell, "layer") == layer:
+            if grid.number_along(cell, "layer") == layer:
                 place = (slice(None), *grid.index(cell))
                 block[place] = source[place]
         return result
@@ -179,46 +179,48 @@ _READS: Mapping[Kind, tuple[Kind, ...]] = {
     "scores": ("scores", "v"),
 }
 
-Heads = Mapping[Kind, Tensor]
+HeadActivations = Mapping[Kind, Tensor]
 """Activations of the heads of a layer: `prompt head_index pos d_head`, or `prompt head_index query key`."""
 
 
-Method = Literal["auto", "stream", "hooks"]
+SweepMethod = Literal["auto", "stream", "hooks"]
 
 
-def sweep(question: Question, grid: Grid, *, method: Method = "auto") -> SweepResult:
+def sweep(question: SweepQuestion, grid: Grid, *, method: SweepMethod = "auto") -> SweepResult:
     """Patch every cell of a grid; `stream` or `hooks` insist on one method, which may be refused."""
-    return measured(question, len(grid.cells), plan(question, grid, method))
+    return measure_sweep(question, len(grid.cells), plan_sweep(question, grid, method))
 
 
 @torch.no_grad()
-def plan(question: Question, grid: Grid, method: Method) -> Plan[RecordedRun]:
+def plan_sweep(question: SweepQuestion, grid: Grid, method: SweepMethod) -> Plan[RecordedRun]:
     """Choose the fast way where the model allows it, and the size of chunks."""
-    one_of("method", method, get_args(Method))
+    one_of("method", method, get_args(SweepMethod))
     weights = "asked for" if method == "hooks" else question.weights
     if isinstance(weights, Transformer) and grid.kind == "pre" and weights.is_gated:
         weights = "in a gated MLP the effect of pre depends on what it gates"
     if isinstance(weights, Transformer):
 
-        def patched(run: Stream, chunk: Chunk[RecordedRun], n_cells: Callable[[int], int]) -> Iterator[Patched]:
-            return EachCell(run=run, source=chunk.source, grid=grid).patched(n_cells)
+        def patched(run: Stream, chunk: Chunk[RecordedRun], n_cells: Callable[[int], int]) -> Iterator[PatchedLogits]:
+            return CellPatching(run=run, source=chunk.source, grid=grid).patched_logits(n_cells)
 
-        return continued_plan(question, weights, places(weights, grid), patched, question.sizes.continued)
+        return plan_continued_runs(
+            question, weights, places_to_record(weights, grid), patched, question.sizes.continued_cell_bytes
+        )
     if method == "stream":
         raise InputError(f"method must be 'auto' or 'hooks' for this model, because {weights}; got 'stream'")
-    return hooks_plan(question, grid, reason=weights)
+    return plan_hooks(question, grid, reason=weights)
 
 
-def places(weights: Transformer, grid: Grid) -> set[Place]:
+def places_to_record(weights: Transformer, grid: Grid) -> set[Place]:
     """The places to record in both runs to patch the cells of a grid."""
     patched: set[Place] = {(kind, layer) for layer in grid.layers for kind in _READS.get(grid.kind, (grid.kind,))}
-    stream: set[Place] = {entry(weights, grid.kind, layer)[1] for layer in grid.layers}
+    stream: set[Place] = {entry_point(weights, grid.kind, layer)[1] for layer in grid.layers}
     past: set[Place] = {(kind, layer) for layer in range(len(weights.blocks)) for kind in LASTING}
     return {*patched, *stream, *past, ("resid_pre", 0)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class EachCell:
+class CellPatching:
     """The cells of a grid patched each by itself, on all prompts of a run; it and `source` are recorded at `places`."""
 
     run: Stream
@@ -226,37 +228,37 @@ class EachCell:
     grid: Grid
 
     @torch.no_grad()
-    def patched(self, n_cells: Callable[[int], int]) -> Iterator[Patched]:
+    def patched_logits(self, n_cells: Callable[[int], int]) -> Iterator[PatchedLogits]:
         """Logits of every cell that changes anything; `n_cells` says how many of one first position run at once."""
-        for start, numbers in sorted(self._by_start().items()):
+        for start, numbers in sorted(self._group_by_start().items()):
             read = self.run.read[self.run.read >= start]
             size = n_cells(start)
             for first in range(0, len(numbers), size):
                 chunk = numbers[first : first + size]
-                logits = self.run.weights.resumed(*self._changed_streams(chunk, start), self.run.past, read)
-                yield Patched(cells=chunk, first=len(self.run.read) - len(read), logits=logits)
+                logits = self.run.weights.resume_from_stream(*self._changed_streams(chunk, start), self.run.past, read)
+                yield PatchedLogits(cells=chunk, first=len(self.run.read) - len(read), logits=logits)
 
-    def _by_start(self) -> dict[int, list[int]]:
+    def _group_by_start(self) -> dict[int, list[int]]:
         """Numbers of cells by the first position that they change, in the order of their layers."""
-        grid, differs = self.grid, {layer: self._differs(layer) for layer in self.grid.layers}
+        grid, differs = self.grid, {layer: self._runs_differ(layer) for layer in self.grid.layers}
         is_local = grid.position_axis is not None and grid.kind not in LASTING  # changes the stream at one position
         by_start: dict[int, list[int]] = {}
         read = set(self.run.read.tolist())
-        for number, cell in sorted(enumerate(grid.cells), key=lambda each: grid.of(each[1], "layer") or 0):
-            layer = grid.of(cell, "layer")
-            start = grid.of(cell, grid.position_axis)
+        for number, cell in sorted(enumerate(grid.cells), key=lambda each: grid.number_along(each[1], "layer") or 0):
+            layer = grid.number_along(cell, "layer")
+            start = grid.number_along(cell, grid.position_axis)
             if start is None:
                 start = next((pos for pos, changed in enumerate(differs[layer]) if changed), None)
             if start is None or not differs[layer][start] or start > max(read):
                 continue
-            if (grid.of(cell, "key") or 0) > start:
+            if (grid.number_along(cell, "key") or 0) > start:
                 continue
-            at_end = entry(self.run.weights, grid.kind, layer)[0] >= 2 * len(self.run.weights.blocks) - 1
+            at_end = entry_point(self.run.weights, grid.kind, layer)[0] >= 2 * len(self.run.weights.blocks) - 1
             if not (at_end and is_local and start not in read):
                 by_start.setdefault(start, []).append(number)
         return by_start
 
-    def _differs(self, layer: int | None) -> list[bool]:
+    def _runs_differ(self, layer: int | None) -> list[bool]:
         """True at positions (or queries) where the two runs differ; equal prefixes give equal numbers, bit for bit."""
         changed = self.run.base[self.grid.kind, layer] != self.source[self.grid.kind, layer]
         axis = 2 if self.grid.kind in ATTENTION else 1
@@ -269,9 +271,9 @@ class EachCell:
         residual = stream.new_empty(len(chunk), *stream.shape)
         entered = [0] * (2 * len(run.weights.blocks) + 1)
         done = 0
-        for layer, numbers in groupby(chunk, lambda number: grid.of(grid.cells[number], "layer")):
+        for layer, numbers in groupby(chunk, lambda number: grid.number_along(grid.cells[number], "layer")):
             cells = [grid.cells[number] for number in numbers]
-            point, place = entry(run.weights, grid.kind, layer)
+            point, place = entry_point(run.weights, grid.kind, layer)
             new = residual[done : done + len(cells)]
             new[:] = run.base[place][:, start:]
             added = self._change(layer, cells, start)
@@ -294,11 +296,11 @@ class EachCell:
             assert block.mlp is not None
             act = block.mlp.activation if kind == "pre" else torch.positive
             difference = act(source[kind, layer][:, patched]) - act(base[kind, layer][:, patched])
-            neurons = self._chosen(cells, "neuron", 1, difference.device)
+            neurons = self._cell_entries(cells, "neuron", 1, difference.device)
             # a neuron is a part of width 1
             return _sum_outputs(difference.mT[..., None], block.mlp.w_out[:, None], neurons)
         attn = block.attention
-        heads = self._chosen(cells, "head", attn.n_sharing if kind in LASTING else 1, attn.w_o.device)
+        heads = self._cell_entries(cells, "head", attn.n_sharing if kind in LASTING else 1, attn.w_o.device)
         new, old = (_heads(run, kind, layer, attn.n_sharing) for run in (source, base))
         if kind not in ATTENTION:
             return _sum_outputs(_z_change(kind, new, old, patched, attn), attn.w_o, heads)
@@ -306,19 +308,19 @@ class EachCell:
         if "key" in grid.axes:
             heads = torch.arange(len(attn.w_o), device=v.device).expand(len(cells), -1) if heads is None else heads
             after, before, v = after[:, heads], before[:, heads], v[:, heads]
-            keys = torch.tensor([grid.of(cell, "key") for cell in cells], device=v.device)
+            keys = torch.tensor([grid.number_along(cell, "key") for cell in cells], device=v.device)
             after = torch.where(torch.arange(v.shape[-2], device=v.device) == keys[:, None, None, None], after, before)
         if kind == "scores":
             after, before = attn.pattern(after), attn.pattern(before)
         return _sum_outputs((after - before) @ v, attn.w_o, heads)
 
-    def _chosen(
+    def _cell_entries(
         self, cells: Sequence[Cell], axis: str, n_each: int, device: torch.device
     ) -> Int[Tensor, "cell each"] | None:
         """The heads or neurons of each cell: one, or all that share keys and values; None where one cell holds all."""
         if axis not in self.grid.axes:
             return None
-        first = torch.tensor([self.grid.of(cell, axis) for cell in cells], device=device)
+        first = torch.tensor([self.grid.number_along(cell, axis) for cell in cells], device=device)
         return first[:, None] * n_each + torch.arange(n_each, device=device)
 
 
@@ -335,7 +337,7 @@ def _sum_outputs(
     return einsum(parts, weight, "prompt cell each pos width, cell each width d_model -> cell prompt pos d_model")
 
 
-def _heads(run: RecordedRun, kind: Kind, layer: int, n_sharing: int) -> Heads:
+def _heads(run: RecordedRun, kind: Kind, layer: int, n_sharing: int) -> HeadActivations:
     """Activations of the heads of a layer that a patch needs; heads that share keys and values get a copy each."""
     found: dict[Kind, Tensor] = {}
     for name in _READS.get(kind, (kind,)):
@@ -346,7 +348,7 @@ def _heads(run: RecordedRun, kind: Kind, layer: int, n_sharing: int) -> Heads:
 
 
 def _z_change(
-    kind: Kind, source: Heads, base: Heads, patched: slice, attn: Attention
+    kind: Kind, source: HeadActivations, base: HeadActivations, patched: slice, attn: Attention
 ) -> Float[Tensor, "prompt head_index changed d_head"]:
     """The change of z: at the patched positions; for k and v at all from the first patched one on."""
     later = slice(patched.start, None)
@@ -359,7 +361,7 @@ def _z_change(
     return _z({**base, kind: new}, queries, attn) - _z(base, queries, attn)
 
 
-def _z(of: Heads, queries: slice, attn: Attention) -> Float[Tensor, "prompt head_index query d_head"]:
+def _z(of: HeadActivations, queries: slice, attn: Attention) -> Float[Tensor, "prompt head_index query d_head"]:
     """Head outputs z at some queries."""
     where = torch.arange(of["k"].shape[2], device=of["k"].device)
     q, k = attn.rotate(of["q"][:, :, queries], where[queries]), attn.rotate(of["k"], where)

@@ -23,57 +23,69 @@ from torch.nn import functional as F
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import LOGITS, THROUGH, Edge, Site
 from mnemoscope.engine.block import Attention
-from mnemoscope.engine.budget import prompts_at_once
+from mnemoscope.engine.budget import n_prompts_at_once
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.edge_states import CHUNK_BYTES, Replacement, Written, outside, sweep_states, written
-from mnemoscope.interventions.graph import State, writers
-from mnemoscope.interventions.measurement import Answer, Chunk, Patched, Plan, Question, measured
+from mnemoscope.interventions.edge_states import (
+    CHUNK_BYTES,
+    EdgeReplacement,
+    UnchangedRun,
+    record_writers,
+    replacement_outputs,
+    sweep_states,
+)
+from mnemoscope.interventions.graph import EdgeState, writers
+from mnemoscope.interventions.measurement import CellMetrics, Chunk, PatchedLogits, Plan, SweepQuestion, measure_sweep
 
 _PARTS = ("z", "mlp_out")
 
 
 @torch.no_grad()
 def run_circuits(
-    question: Question, edges: Sequence[Edge], masks: Bool[np.ndarray, "circuit edge"], replacement: Replacement
+    question: SweepQuestion,
+    edges: Sequence[Edge],
+    masks: Bool[np.ndarray, "circuit edge"],
+    replacement: EdgeReplacement,
 ) -> Float[np.ndarray, "circuit prompt"]:
     """The metric of circuits on every prompt; `edges` are all of the model, those outside carry the `replacement`."""
     weights = question.weights
     if not isinstance(weights, str) and all(not b.parallel and b.attention.n_sharing == 1 for b in weights.blocks):
         return _shared(question, weights, edges, masks, replacement)
-    states = torch.from_numpy(np.where(masks, int(State.LIVE), int(State.PATCHED)))
+    states = torch.from_numpy(np.where(masks, int(EdgeState.LIVE), int(EdgeState.PATCHED)))
     return sweep_states(question, edges, states, replacement=replacement).value[0, 0].numpy()
 
 
 def _shared(
-    question: Question,
+    question: SweepQuestion,
     weights: Transformer,
     edges: Sequence[Edge],
     masks: Bool[np.ndarray, "circuit edge"],
-    replacement: Replacement,
+    replacement: EdgeReplacement,
 ) -> Float[np.ndarray, "circuit prompt"]:
     model, n_pos, (found, variant) = question.model, question.n_pos, shared_parts(edges, masks)
     read, sites = question.read.to(weights.w_u.device), {edge.writer for edge in edges}
-    need = _numbers(weights, found, n_pos, len(read)) * weights.w_u.element_size()
+    need = _count_floats(weights, found, n_pos, len(read)) * weights.w_u.element_size()
     if need > question.max_bytes // 2 and len(masks) > 1:
         halves = np.split(masks, [len(masks) // 2])
         return np.concatenate([_shared(question, weights, edges, half, replacement) for half in halves])
     kept = 4 * len(sites) * n_pos * weights.w_u.nbytes // weights.w_u.shape[1]
     n = len(question.pairs)
-    n_prompts = prompts_at_once(n, at_work=need, kept=kept, room=question.max_bytes, target=CHUNK_BYTES)
-    others = outside(question, replacement, n_prompts)
+    n_prompts = n_prompts_at_once(
+        n, working_bytes=need, kept_bytes=kept, max_bytes=question.max_bytes, target=CHUNK_BYTES
+    )
+    others = replacement_outputs(question, replacement, n_prompts)
 
-    def answers(chunk: Chunk[Written]) -> Iterator[Answer]:
-        here = _by_site(model, chunk.base.outputs, sites).items()
+    def answers(chunk: Chunk[UnchangedRun]) -> Iterator[CellMetrics]:
+        here = _outputs_by_site(model, chunk.base.outputs, sites).items()
         embedded = {site: value for site, value in here if site.kind not in _PARTS}
-        logits = _logits(weights, found, embedded, _by_site(model, others(chunk), sites), read)
-        return chunk.answers([Patched(cells=range(len(logits)), first=0, logits=logits)])
+        logits = _logits(weights, found, embedded, _outputs_by_site(model, others(chunk), sites), read)
+        return chunk.measure_patched([PatchedLogits(cells=range(len(logits)), first=0, logits=logits)])
 
-    run = partial(written, model, read=read, wanted=frozenset())
-    plan = Plan(method="stream", n_prompts=n_prompts, run=run, answers=answers)
-    return measured(question, len(found[-1].reads), plan).value[0, 0].numpy()[variant]
+    run = partial(record_writers, model, read=read, wanted=frozenset())
+    plan = Plan(method="stream", n_prompts=n_prompts, run=run, measure_chunk=answers)
+    return measure_sweep(question, len(found[-1].reads), plan).value[0, 0].numpy()[variant]
 
 
-def _by_site(
+def _outputs_by_site(
     model: HookedModel, outputs: Float[Tensor, "writer prompt pos d_model"], sites: set[Site]
 ) -> dict[Site, Float[Tensor, "prompt pos d_model"]]:
     """The output of every writer of a graph; all embeddings together if the graph has them so."""
@@ -121,7 +133,7 @@ def shared_parts(
     return found, of_circuit[LOGITS] - 1
 
 
-def _numbers(model: Transformer, found: Sequence[PartVariants], n_pos: int, n_read: int) -> int:
+def _count_floats(model: Transformer, found: Sequence[PartVariants], n_pos: int, n_read: int) -> int:
     """Estimate how many numbers `_logits` holds at a time for one prompt."""
     (d_model, d_vocab), block = model.w_u.shape, model.blocks[0]
     d_head, d_mlp = block.attention.d_head, 0 if block.mlp is None else block.mlp.w_in.shape[1]
@@ -144,7 +156,7 @@ def _logits(
 
     `written` is the output of the embeddings on the clean prompts, `other` that of every writer outside a circuit.
     """
-    changes = {site: _after_nothing((value - other[site])[None]) for site, value in written.items()}
+    changes = {site: _prepend_zeros((value - other[site])[None]) for site, value in written.items()}
     last, cut = len(model.blocks) - 1, False
     for part in found:
         at = part.reader if isinstance(part.reader, Site) else None
@@ -156,18 +168,20 @@ def _logits(
         biases = [before.attention.b_o for before in model.blocks[: number + (at is None or at.kind != "z")]]
         streams = [_stream(one, changes, other, biases) for one in part.inputs]
         if at is None:
-            return model.unembedded(streams[0])
+            return model.unembed(streams[0])
         if at.kind == "z":
             reads = torch.from_numpy(part.reads).to(streams[0].device)
-            value = _attended(block.attention, int(at.head or 0), [block.ln1(each) for each in streams], reads)
+            value = _head_output_variants(
+                block.attention, int(at.head or 0), [block.ln1(each) for each in streams], reads
+            )
         else:
             assert block.mlp is not None
             value = block.mlp(block.ln2(streams[0]))
-        changes[at] = _after_nothing(value - other[at])
+        changes[at] = _prepend_zeros(value - other[at])
     raise AssertionError("the last part is the logits")
 
 
-def _after_nothing(changes: Float[Tensor, "variant prompt pos d_model"]) -> Float[Tensor, "more prompt pos d_model"]:
+def _prepend_zeros(changes: Float[Tensor, "variant prompt pos d_model"]) -> Float[Tensor, "more prompt pos d_model"]:
     """Put first a variant 0, in which the writer is not live."""
     return torch.cat((torch.zeros_like(changes[:1]), changes))
 
@@ -185,7 +199,7 @@ def _stream(
     return total
 
 
-def _attended(
+def _head_output_variants(
     attn: Attention,
     head: int,
     normed: Sequence[Float[Tensor, "_ prompt pos d_model"]],
@@ -194,7 +208,8 @@ def _attended(
     """The output of a head in every variant of its queries, keys and values."""
     at, places = slice(head * attn.d_head, (head + 1) * attn.d_head), slice(normed[0].shape[-2])
     q, k, v = (
-        F.linear(stream, *(part[at] for part in attn.into(kind))) for kind, stream in zip(THROUGH, normed, strict=True)
+        F.linear(stream, *(part[at] for part in attn.input_projection(kind)))
+        for kind, stream in zip(THROUGH, normed, strict=True)
     )
     variants = zip((attn.rotate(q, places), attn.rotate(k, places), v), reads.T, strict=True)
     q, k, v = (x[which][:, :, None] for x, which in variants)

@@ -27,33 +27,43 @@ from mnemoscope.core.batch import Batch, Inputs
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import SHARED, Edge, Site
-from mnemoscope.engine.budget import prompts_at_once, worth_a_pass
+from mnemoscope.engine.budget import efficient_pass_bytes, n_prompts_at_once
 from mnemoscope.interventions.graph import (
-    Carried,
+    EdgeLayout,
     Input,
-    Layout,
-    carried,
-    inputs,
-    layout,
-    of_head,
-    outputs,
+    StateMasks,
+    head_output,
+    lay_out_edges,
+    lay_out_states,
+    reader_inputs,
     stream_name,
     writer_names,
+    writer_outputs,
 )
-from mnemoscope.interventions.measurement import Answer, Chunk, Patched, Plan, Question, SweepResult, measured
-from mnemoscope.interventions.reading import pick_columns, unembedding
-from mnemoscope.interventions.recordings import forward, repeat_rows, results
+from mnemoscope.interventions.measurement import (
+    CellMetrics,
+    Chunk,
+    PatchedLogits,
+    Plan,
+    SweepQuestion,
+    SweepResult,
+    measure_sweep,
+)
+from mnemoscope.interventions.reading import pick_columns, unembed_only
+from mnemoscope.interventions.recordings import head_results, record_hooks, repeat_rows
 from mnemoscope.interventions.writing import Hook
 
-Changed = Callable[[Tensor], Tensor]
+OutputChange = Callable[[Tensor], Tensor]
 """From all that a writer's hook point holds to the same with the writer's output changed."""
-Read = Callable[[Sequence[Input], Tensor | None], Float[Tensor, "row pos reader d_model"]]
+InputReader = Callable[[Sequence[Input], Tensor | None], Float[Tensor, "row pos reader d_model"]]
 """From inputs of one layer through the same of q, k and v, or from the only input of an MLP or the logits and the
 stream there, to what is read."""
 
 
 @contextmanager
-def reading(model: HookedModel, wanted: Sequence[Input], read: Read) -> Iterator[tuple[list[Hook], list[Hook]]]:
+def replace_inputs(
+    model: HookedModel, wanted: Sequence[Input], read: InputReader
+) -> Iterator[tuple[list[Hook], list[Hook]]]:
     """Within the block MLPs read another input, which has no hook point; heads and logits do so through the hooks.
 
     `wanted` are the inputs that change, in the order of reading; `read` gives their new values. Yields the hooks for
@@ -74,12 +84,14 @@ def reading(model: HookedModel, wanted: Sequence[Input], read: Read) -> Iterator
                 norm, of_mlp = model.blocks[layer].ln2, lambda _, given, own=own: read(own, given[0])[:, :, 0]
                 stack.callback(norm.register_forward_pre_hook(of_mlp).remove)
             else:
-                hook = partial(_attend, block=model.blocks[layer], through=through, own=own, read=read)
+                hook = partial(_recompute_projection, block=model.blocks[layer], through=through, own=own, read=read)
                 heads.append((f"blocks.{layer}.attn.hook_{through}", hook))
         yield heads, logits
 
 
-def _attend(activation: Tensor, hook: Any, *, block: Any, through: str, own: Sequence[Input], read: Read) -> Tensor:
+def _recompute_projection(
+    activation: Tensor, hook: Any, *, block: Any, through: str, own: Sequence[Input], read: InputReader
+) -> Tensor:
     """Queries, keys or values of a layer, with those of some heads computed from another input."""
     heads = [site.head for site, _ in own if isinstance(site, Site)]
     shared = any(isinstance(site, Site) and site.kind in SHARED for site, _ in own)
@@ -93,8 +105,8 @@ def _attend(activation: Tensor, hook: Any, *, block: Any, through: str, own: Seq
 
 
 @contextmanager
-def edges_changed(
-    model: HookedModel, at: Layout, changes: Sequence[Changed]
+def change_edges(
+    model: HookedModel, at: EdgeLayout, changes: Sequence[OutputChange]
 ) -> Iterator[tuple[list[Hook], list[Hook]]]:
     """Within the block edges carry another value, through hooks that the caller puts on the model.
 
@@ -107,7 +119,7 @@ def edges_changed(
 
     def record(activation: Tensor, hook: Any, *, writer: Site) -> None:
         is_head = writer.kind == "z"
-        written[writer] = results(model, writer.layer or 0, activation) if is_head else activation
+        written[writer] = head_results(model, writer.layer or 0, activation) if is_head else activation
 
     def keep(activation: Tensor, hook: Any, *, layer: int | None) -> None:
         streams[layer] = activation
@@ -130,23 +142,23 @@ def edges_changed(
         *((writer.hook, partial(record, writer=writer)) for writer in {edge.writer for edge in at.edges}),
         *((f"blocks.{layer}.hook_resid_pre", partial(keep, layer=layer)) for layer in layers),
     ]
-    with reading(model, wanted, read) as (heads, logits):
+    with replace_inputs(model, wanted, read) as (heads, logits):
         yield heads, [*listening, *logits]
 
 
-Freeze = Literal["attention", "layer_norm"]
-FREEZES: tuple[Freeze, ...] = get_args(Freeze)
+FrozenPart = Literal["attention", "layer_norm"]
+FROZEN_PARTS: tuple[FrozenPart, ...] = get_args(FrozenPart)
 """Parts that keep their values of the unchanged run: attention patterns, or the scales of normalisations."""
-Replacement = Literal["patch", "mean", "zero"]
+EdgeReplacement = Literal["patch", "mean", "zero"]
 """The output that patched edges carry: the writer's in the other run, its mean over prompts, or nothing."""
 
 CHUNK_BYTES = 2**25
 """Bytes of one forward pass on a CPU: larger ones gain nothing, unless the weights are larger."""
-_ENDS: dict[Freeze, str] = {"attention": ".attn.hook_pattern", "layer_norm": ".hook_scale"}
+_ENDS: dict[FrozenPart, str] = {"attention": ".attn.hook_pattern", "layer_norm": ".hook_scale"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
+class UnchangedRun:
     """A forward pass without interventions: the output of each writer, and logits at the positions that are read.
 
     `kept` has by hook point the stream where it is read, patterns and scales.
@@ -158,22 +170,22 @@ class Written:
 
 
 @torch.no_grad()
-def written(
+def record_writers(
     model: HookedModel,
     tokens: Inputs,
     read: Int[Tensor, " read"],
-    wanted: frozenset[Freeze] = frozenset(),
+    wanted: frozenset[FrozenPart] = frozenset(),
     *,
-    directly: bool = False,
-) -> Written:
+    by_engine: bool = False,
+) -> UnchangedRun:
     """Run a model that `check_graph` accepts, keeping the `wanted` patterns and scales; else as `forward`."""
     frozen = {name for name in model.hook_dict if name.endswith(tuple(_ENDS[part] for part in wanted))}
-    names = {*(stream_name(model, *place) for place in inputs(model)), *frozen}
-    found, logits = forward(model, tokens, {*names, *writer_names(model)}, read, directly=directly)
-    return Written(outputs=outputs(model, found), kept={name: found[name] for name in names}, logits=logits)
+    names = {*(stream_name(model, *place) for place in reader_inputs(model)), *frozen}
+    found, logits = record_hooks(model, tokens, {*names, *writer_names(model)}, read, by_engine=by_engine)
+    return UnchangedRun(outputs=writer_outputs(model, found), kept={name: found[name] for name in names}, logits=logits)
 
 
-class Cells:
+class EdgeStatePass:
     """A forward pass of some prompts under each choice of states.
 
     `base` is the unchanged run; patterns and scales that it has kept stay as they were there. `other` is the output of
@@ -181,7 +193,11 @@ class Cells:
     """
 
     def __init__(
-        self, model: HookedModel, base: Written, other: Float[Tensor, "writer prompt pos d_model"], carried: Carried
+        self,
+        model: HookedModel,
+        base: UnchangedRun,
+        other: Float[Tensor, "writer prompt pos d_model"],
+        carried: StateMasks,
     ):
         self.model, self.base, self.carried = model, base, carried
         self.numbers = {place: number for number, place in enumerate(carried.at.inputs)}
@@ -199,7 +215,10 @@ class Cells:
     def logits(self, tokens: Inputs, read: Int[Tensor, " read"]) -> Float[Tensor, "cell prompt read d_vocab"]:
         """Logits of the prompts at some positions."""
         model, n_cells = self.model, len(self.written)
-        with reading(model, self.wanted, self._read) as (heads, ends), unembedding(model, pick_columns(read)) as picked:
+        with (
+            replace_inputs(model, self.wanted, self._read) as (heads, ends),
+            unembed_only(model, pick_columns(read)) as picked,
+        ):
             hooks = [*self._listening(), *heads, *ends, *self._frozen()]
             logits = picked(model.run_with_hooks(repeat_rows(tokens, n_cells), fwd_hooks=hooks))
         return logits.unflatten(0, (n_cells, len(tokens)))
@@ -222,7 +241,7 @@ class Cells:
                 yield site.hook, partial(self._record, number=number, site=site)
 
     def _record(self, activation: Tensor, hook: Any, *, number: int, site: Site) -> None:
-        output = of_head(self.model, site, activation) if site.kind == "z" else activation
+        output = head_output(self.model, site, activation) if site.kind == "z" else activation
         self.written[:, number] = output.unflatten(0, (len(self.written), -1)) - self.base.outputs[number]
 
     def _read(self, own: Sequence[Input], stream: Tensor | None) -> Float[Tensor, "row pos own d_model"]:
@@ -253,12 +272,12 @@ class Cells:
 
 
 def sweep_states(
-    question: Question,
+    question: SweepQuestion,
     edges: Sequence[Edge],
     states: Int[Tensor, "cell edge"],
     *,
-    freeze: Collection[Freeze] = (),
-    replacement: Replacement = "patch",
+    freeze: Collection[FrozenPart] = (),
+    replacement: EdgeReplacement = "patch",
 ) -> SweepResult:
     """Measure the model with every choice of states on every pair.
 
@@ -268,30 +287,30 @@ def sweep_states(
     """
     model, read = question.model, question.read
     for part in freeze:
-        one_of("freeze", part, FREEZES)
+        one_of("freeze", part, FROZEN_PARTS)
     in_range("the number of cells", len(states), 1, float("inf"))
-    at, fast = layout(model, edges), worth_a_pass(model, CHUNK_BYTES)
+    at, fast = lay_out_edges(model, edges), efficient_pass_bytes(model, CHUNK_BYTES)
     n_prompts, at_work = _sizes(question, at, fast)
-    others = outside(question, replacement, n_prompts)
+    others = replacement_outputs(question, replacement, n_prompts)
 
-    def answers(chunk: Chunk[Written]) -> Iterator[Answer]:
+    def measure_chunk(chunk: Chunk[UnchangedRun]) -> Iterator[CellMetrics]:
         n_cells = max(1, min(question.max_bytes, fast) // (len(chunk.batch) * at_work))
         other = others(chunk).expand_as(chunk.source.outputs)
         for cells in torch.arange(len(states)).split(n_cells):
-            asked = carried(at, chunk.batch, states[cells])
-            logits = Cells(model, chunk.base, other, asked).logits(chunk.batch.inputs, read)
-            yield from chunk.answers([Patched(cells=cells.tolist(), first=0, logits=logits)])
+            asked = lay_out_states(at, chunk.batch, states[cells])
+            logits = EdgeStatePass(model, chunk.base, other, asked).logits(chunk.batch.inputs, read)
+            yield from chunk.measure_patched([PatchedLogits(cells=cells.tolist(), first=0, logits=logits)])
 
-    run = partial(written, model, read=read, wanted=frozenset(freeze))
-    plan = Plan(method="hooks", n_prompts=n_prompts, run=run, answers=answers)
-    return measured(question, len(states), plan)
+    run = partial(record_writers, model, read=read, wanted=frozenset(freeze))
+    plan = Plan(method="hooks", n_prompts=n_prompts, run=run, measure_chunk=measure_chunk)
+    return measure_sweep(question, len(states), plan)
 
 
-def outside(
-    question: Question, replacement: Replacement, n_prompts: int
-) -> Callable[[Chunk[Written]], Float[Tensor, "writer #prompt pos d_model"]]:
+def replacement_outputs(
+    question: SweepQuestion, replacement: EdgeReplacement, n_prompts: int
+) -> Callable[[Chunk[UnchangedRun]], Float[Tensor, "writer #prompt pos d_model"]]:
     """The output of every writer that patched edges carry, in each chunk; means are over all prompts."""
-    one_of("replacement", replacement, get_args(Replacement))
+    one_of("replacement", replacement, get_args(EdgeReplacement))
     if replacement == "patch":
         return lambda chunk: chunk.source.outputs
     if replacement == "zero":
@@ -307,16 +326,16 @@ def outside(
 def _mean_outputs(model: HookedModel, batch: Batch, n_prompts: int) -> Float[Tensor, "writer 1 pos d_model"]:
     """The mean output of every writer over some prompts, position by position."""
     nowhere = torch.empty(0, dtype=torch.long)
-    runs = (written(model, tokens, nowhere, frozenset()).outputs for tokens in batch.inputs.split(n_prompts))
+    runs = (record_writers(model, tokens, nowhere, frozenset()).outputs for tokens in batch.inputs.split(n_prompts))
     return torch.stack([outputs.sum(1, keepdim=True) for outputs in runs]).sum(0) / len(batch)
 
 
-def _sizes(question: Question, at: Layout, target: int) -> tuple[int, int]:
+def _sizes(question: SweepQuestion, at: EdgeLayout, target: int) -> tuple[int, int]:
     """The number of prompts in a chunk, and the bytes of one prompt in one cell."""
     cfg, n_pos, sizes, n_writers = question.model.cfg, question.n_pos, question.sizes, len(at.writers)
     at_once = 3 * len(at.inputs) // cfg.n_layers + n_writers
-    at_work = sizes.hooked(everywhere=False) + sizes.float_bytes * n_pos * cfg.d_model * at_once
+    at_work = sizes.hooked_pass_bytes(everywhere=False) + sizes.float_bytes * n_pos * cfg.d_model * at_once
     kept = sizes.float_bytes * n_pos * cfg.d_model * (3 * n_writers + 4 * cfg.n_layers)
     kept += 2 * sizes.float_bytes * n_pos * cfg.n_layers * cfg.n_heads * n_pos
     room, n = question.max_bytes, len(question.pairs)
-    return prompts_at_once(n, at_work=at_work, kept=kept, room=room, target=target), at_work
+    return n_prompts_at_once(n, working_bytes=at_work, kept_bytes=kept, max_bytes=room, target=target), at_work

@@ -22,31 +22,39 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Edge, Site, Through
 from mnemoscope.engine.architecture import transformer_without_hooks
-from mnemoscope.engine.block import Block, Read
-from mnemoscope.engine.budget import prompts_at_once, worth_a_pass
+from mnemoscope.engine.block import Block, OutputPlaces
+from mnemoscope.engine.budget import efficient_pass_bytes, n_prompts_at_once
 from mnemoscope.engine.changes import Changes
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.graph import (
     Input,
     check_graph,
-    inputs,
-    layout,
-    reads,
-    single,
+    lay_out_edges,
+    reader_inputs,
+    reads_from,
+    split_edge,
     stream_name,
     writer_names,
     writers,
 )
-from mnemoscope.interventions.measurement import Answer, Chunk, Plan, Question, Reader, SweepResult, measured
-from mnemoscope.interventions.reading import pick_columns, unembedding
-from mnemoscope.interventions.recordings import RecordedRun, check_numbers, forward
-from mnemoscope.interventions.replacements import positions
+from mnemoscope.interventions.measurement import (
+    CellMetrics,
+    Chunk,
+    MetricReader,
+    Plan,
+    SweepQuestion,
+    SweepResult,
+    measure_sweep,
+)
+from mnemoscope.interventions.reading import pick_columns, unembed_only
+from mnemoscope.interventions.recordings import RecordedRun, check_no_nan, record_hooks
+from mnemoscope.interventions.replacements import position_mask
 
 CHUNK_BYTES = 2**26
 """Bytes of one traced forward pass on a CPU: larger ones gain nothing, unless the weights are larger."""
 
 
-def traced(
+def trace_run(
     model: HookedModel,
     tokens: Inputs,
     names: Collection[str],
@@ -80,15 +88,17 @@ def traced(
     if weights is not None:
         device, changes = weights.b_u.device, {name: partial(keep, hook=None, name=name) for name in points}
         with torch.enable_grad():
-            logits = weights(tokens.to(device), Read(columns=read.to(device)), Changes(changes, where_read=where_read))
+            logits = weights(
+                tokens.to(device), OutputPlaces(columns=read.to(device)), Changes(changes, where_read=where_read)
+            )
         return RecordedRun(activations=found, logits=logits)
     hooks = [(name, partial(keep, name=name)) for name in points]
-    with torch.enable_grad(), unembedding(model, pick_columns(read)) as picked:
+    with torch.enable_grad(), unembed_only(model, pick_columns(read)) as picked:
         logits = picked(model.run_with_hooks(tokens, fwd_hooks=hooks))
     return RecordedRun(activations=found, logits=logits)
 
 
-def sums(reader: Reader, run: RecordedRun) -> Iterator[Float[Tensor, ""]]:
+def metric_sums(reader: MetricReader, run: RecordedRun) -> Iterator[Float[Tensor, ""]]:
     """Every metric, which needs a gradient, summed over prompts: each prompt's activations get their own gradient."""
     for metric in reader.metrics:
         with torch.enable_grad():
@@ -105,12 +115,14 @@ def check_gradient(estimate: Tensor, metric: str) -> None:
         raise InputError(f"the gradient of metric {metric} is NaN on these prompts; change the metric, or patch them")
 
 
-def gradients(value: Float[Tensor, ""], ends: list[Tensor]) -> tuple[Tensor, ...]:
+def activation_gradients(value: Float[Tensor, ""], ends: list[Tensor]) -> tuple[Tensor, ...]:
     """Gradients of a sum with respect to activations, zero for those that it does not depend on; the graph is kept."""
     return torch.autograd.grad(value, ends, retain_graph=True, materialize_grads=True)
 
 
-def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: int = 0, by_engine: bool = False) -> int:
+def n_prompts_to_trace(
+    question: SweepQuestion, *, n_runs: int, kept: int = 0, readers: int = 0, by_engine: bool = False
+) -> int:
     """The number of prompts to trace at once, from an upper estimate of their memory; InputError without room for one.
 
     `n_runs` traced runs of a prompt are in memory together. `kept` are further numbers for a position as long as its
@@ -121,15 +133,15 @@ def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: i
     heads, d_mlp = cfg.n_heads * cfg.d_head, 0 if cfg.attn_only else cfg.d_mlp
     widths = 12 * cfg.d_model + 10 * heads + 5 * d_mlp if by_engine else 24 * cfg.d_model + 12 * heads + 6 * d_mlp
     graph = cfg.n_layers * (widths + 6 * cfg.n_heads * n_pos)
-    traces = n_runs * (sizes.hooked(everywhere=False) + sizes.float_bytes * n_pos * graph)
+    traces = n_runs * (sizes.hooked_pass_bytes(everywhere=False) + sizes.float_bytes * n_pos * graph)
     at_work = traces + sizes.float_bytes * n_pos * readers * cfg.n_heads
-    n, target = len(question.pairs), n_runs * worth_a_pass(question.model, CHUNK_BYTES)
-    room = question.max_bytes - (0 if by_engine else sizes.traced_weights())
+    n, target = len(question.pairs), n_runs * efficient_pass_bytes(question.model, CHUNK_BYTES)
+    room = question.max_bytes - (0 if by_engine else sizes.traced_weight_bytes())
     kept *= sizes.float_bytes * n_pos
-    return prompts_at_once(n, at_work=at_work, kept=kept, room=room, target=target)
+    return n_prompts_at_once(n, working_bytes=at_work, kept_bytes=kept, max_bytes=room, target=target)
 
 
-Point = Mapping[str, float]
+InterpolationPoint = Mapping[str, float]
 """The share of the clean run in the activation with which a run goes on from each hook point, `START` among them."""
 START = "blocks.0.hook_resid_pre"
 
@@ -137,7 +149,9 @@ _Terms = Mapping[Input, tuple[Tensor, Tensor]]
 """The numbers of edges that lead to each input of a reader, and the number of a writer for each."""
 
 
-def attributed(question: Question, edges: Sequence[Edge], paths: Mapping[str, Sequence[Point]]) -> SweepResult:
+def estimate_edges(
+    question: SweepQuestion, edges: Sequence[Edge], paths: Mapping[str, Sequence[InterpolationPoint]]
+) -> SweepResult:
     """Estimate the value of every metric with each edge patched; `paths` gives the points of each direction."""
     model, d_model, heads = question.model, question.model.cfg.d_model, question.model.cfg.n_heads
     check_graph(model)
@@ -148,17 +162,17 @@ def attributed(question: Question, edges: Sequence[Edge], paths: Mapping[str, Se
     kept = 2 * n_writers * d_model + 2 * model.cfg.n_layers * (d_model + heads * model.cfg.d_head) + of_edges
     readers = 6 * d_model + 3 * model.cfg.d_head + 2 * n_writers
 
-    def answers(chunk: Chunk[_Ends]) -> Iterator[Answer]:
+    def measure_chunk(chunk: Chunk[_UnpatchedRun]) -> Iterator[CellMetrics]:
         which = distinct.index(points := paths[chunk.direction])
         if which not in chunk.shared:
             chunk.shared.clear()
             total = _averaged(question, chunk, terms, points, len(edges), by_position=by_position, weights=weights)
             chunk.shared[which] = total
-        clean_less_corrupted = _at_positions(chunk.shared[which], edges, chunk.batch)
-        return chunk.moved((2 * chunk.into - 1) * clean_less_corrupted)
+        clean_less_corrupted = _sum_positions(chunk.shared[which], edges, chunk.batch)
+        return chunk.add_estimate((2 * chunk.into - 1) * clean_less_corrupted)
 
     unpatched = all(point.keys() == {START} and point[START] in (0, 1) for path in distinct for point in path)
-    fitting = partial(prompts_traced, question, kept=kept, readers=readers, by_engine=weights is not None)
+    fitting = partial(n_prompts_to_trace, question, kept=kept, readers=readers, by_engine=weights is not None)
     n_prompts = fitting(n_runs=1)
     if unpatched:
         try:
@@ -168,14 +182,14 @@ def attributed(question: Question, edges: Sequence[Edge], paths: Mapping[str, Se
     plan = Plan(
         method="gradients",
         n_prompts=n_prompts,
-        run=partial(_ends, model, read=question.read, weights=weights, trace=unpatched),
-        answers=answers,
+        run=partial(_run_unpatched, model, read=question.read, weights=weights, trace=unpatched),
+        measure_chunk=measure_chunk,
     )
-    return measured(question, len(edges), plan)
+    return measure_sweep(question, len(edges), plan)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ends:
+class _UnpatchedRun:
     """An unpatched run, and its trace where gradients are taken in unpatched runs."""
 
     found: Mapping[str, Tensor]
@@ -184,20 +198,20 @@ class _Ends:
 
 
 @torch.no_grad()
-def _ends(
+def _run_unpatched(
     model: HookedModel, tokens: Inputs, read: Int[Tensor, " read"], *, weights: Transformer | None, trace: bool
-) -> _Ends:
+) -> _UnpatchedRun:
     """Run the model unpatched; `trace` keeps what gradients need."""
     names = {START, *writer_names(model)}
     if not trace:
-        found, logits = forward(model, tokens, names, read, directly=True)
-        return _Ends(found=found, logits=logits)
-    run = traced(model, tokens, {*names, *traced_names(model)}, read, weights=weights, where_read=True)
-    check_numbers(run.logits)
-    return _Ends(found={name: run[name].detach() for name in names}, logits=run.logits.detach(), trace=run)
+        found, logits = record_hooks(model, tokens, names, read, by_engine=True)
+        return _UnpatchedRun(found=found, logits=logits)
+    run = trace_run(model, tokens, {*names, *traced_names(model)}, read, weights=weights, where_read=True)
+    check_no_nan(run.logits)
+    return _UnpatchedRun(found={name: run[name].detach() for name in names}, logits=run.logits.detach(), trace=run)
 
 
-def _differences(question: Question, runs: Sequence[_Ends]) -> Float[Tensor, "writer prompt pos d_model"]:
+def _differences(question: SweepQuestion, runs: Sequence[_UnpatchedRun]) -> Float[Tensor, "writer prompt pos d_model"]:
     """The output of each writer in the clean run minus its output in the corrupted one."""
     model = question.model
     layers = {site.hook: site.layer for site in writers(model, embeddings="apart")}
@@ -208,15 +222,15 @@ def _differences(question: Question, runs: Sequence[_Ends]) -> Float[Tensor, "wr
             w_o = model.blocks[layer].attn.W_O
             parts.append(einsum(moved, w_o, "prompt pos head d_head, head d_head d -> head prompt pos d"))
         else:
-            parts.append(_everywhere(moved[None], question))
+            parts.append(_fill_positions(moved[None], question))
     return torch.cat(parts)
 
 
 def _averaged(
-    question: Question,
-    chunk: Chunk[_Ends],
+    question: SweepQuestion,
+    chunk: Chunk[_UnpatchedRun],
     terms: _Terms,
-    points: Sequence[Point],
+    points: Sequence[InterpolationPoint],
     n_edges: int,
     *,
     by_position: bool,
@@ -231,9 +245,9 @@ def _averaged(
     total = differs.new_zeros(len(chunk.reader.metrics), n_edges, *differs.shape[1:3])
     for point in points:
         run = _run_at(question, chunk, point, weights)
-        for of_metric, summed in zip(total, sums(chunk.reader, run), strict=True):
+        for of_metric, summed in zip(total, metric_sums(chunk.reader, run), strict=True):
             for places, gradient in input_gradients(question.model, run, summed, terms, weights=weights):
-                gradient = _everywhere(gradient, question)
+                gradient = _fill_positions(gradient, question)
                 gradient = gradient if by_position else gradient.flatten(2)[:, :, None]
                 n = 1 + max(int(terms[place][1].max()) for place in places)  # writers that one of them reads
                 shape = "writer prompt pos d, input prompt pos d -> input writer prompt pos"
@@ -246,7 +260,9 @@ def _averaged(
     return total / len(points)
 
 
-def _run_at(question: Question, chunk: Chunk[_Ends], point: Point, weights: Transformer | None) -> RecordedRun:
+def _run_at(
+    question: SweepQuestion, chunk: Chunk[_UnpatchedRun], point: InterpolationPoint, weights: Transformer | None
+) -> RecordedRun:
     """The traced run of a point: one of the unpatched ones, or one that starts between these."""
     if (trace := chunk.runs[0 if point[START] else 1].trace) is not None:
         return trace
@@ -254,11 +270,11 @@ def _run_at(question: Question, chunk: Chunk[_Ends], point: Point, weights: Tran
     starts = {name: torch.lerp(corrupted[name], clean[name], share) for name, share in point.items()}
     names = traced_names(question.model)
     tokens, read = chunk.pairs.clean.inputs, question.read
-    return traced(question.model, tokens, names, read, starts=starts, weights=weights, where_read=True)
+    return trace_run(question.model, tokens, names, read, starts=starts, weights=weights, where_read=True)
 
 
-def _everywhere(
-    x: Float[Tensor, "part prompt _ d_model"], question: Question
+def _fill_positions(
+    x: Float[Tensor, "part prompt _ d_model"], question: SweepQuestion
 ) -> Float[Tensor, "part prompt pos d_model"]:
     """Fill with zeros the positions at which `x` is missing, because it is zero there or nobody reads it."""
     if x.shape[2] == question.n_pos:
@@ -271,19 +287,19 @@ def _everywhere(
 def _terms(model: HookedModel, edges: Sequence[Edge]) -> _Terms:
     """The terms that each edge sums: several where it comes from all embeddings, or leads into all inputs of a head."""
     columns = {site: i for i, site in enumerate(writers(model, embeddings="apart"))}
-    terms: dict[Input, tuple[list[int], list[int]]] = {place: ([], []) for place in inputs(model)}
+    terms: dict[Input, tuple[list[int], list[int]]] = {place: ([], []) for place in reader_inputs(model)}
     # What edges into a reader, and those from a writer, have in common; by identity, since to hash a site takes long.
     into: dict[tuple[int, str | None], list[Input]] = {}
     origin: dict[int, list[int]] = {}
     for number, edge in enumerate(edges):
         reader, writer = (id(edge.reader), edge.through), id(edge.writer)
         if reader not in into or writer not in origin:
-            parts = single(model, edge)
+            parts = split_edge(model, edge)
             places: list[Input] = [(part.reader, part.through) for part in parts]
             into[reader] = [place for place in dict.fromkeys(places) if place in terms]
             origin[writer] = sorted({columns[part.writer] for part in parts if part.writer in columns})
-        if not (into[reader] and origin[writer] and reads(model, edge.reader, edge.writer)):
-            layout(model, [edge])  # which says that there is no such edge
+        if not (into[reader] and origin[writer] and reads_from(model, edge.reader, edge.writer)):
+            lay_out_edges(model, [edge])  # which says that there is no such edge
         for place in into[reader]:
             numbers, sources = terms[place]
             numbers += [number] * len(origin[writer])
@@ -291,24 +307,26 @@ def _terms(model: HookedModel, edges: Sequence[Edge]) -> _Terms:
     return {place: (torch.tensor(numbers), torch.tensor(which)) for place, (numbers, which) in terms.items() if numbers}
 
 
-def _at_positions(
+def _sum_positions(
     moved: Float[Tensor, "metric edge prompt pos"], edges: Sequence[Edge], batch: Batch
 ) -> Float[Tensor, "metric edge prompt"]:
     """Sums over the positions that each edge names."""
     total = moved.sum(-1)
     for number, edge in enumerate(edges):
         if edge.pos is not None:
-            total[:, number] = (moved[:, number] * positions(edge.pos, batch).to(moved.device)).sum(-1)
+            total[:, number] = (moved[:, number] * position_mask(edge.pos, batch).to(moved.device)).sum(-1)
     return total
 
 
 def traced_names(model: HookedModel) -> list[str]:
     """The hook points that `input_gradients` needs."""
-    ends = (name for place in inputs(model) for name in (stream_name(model, *place), _outcome(model, *place)))
+    ends = (
+        name for place in reader_inputs(model) for name in (stream_name(model, *place), _output_hook(model, *place))
+    )
     return list(dict.fromkeys(ends))
 
 
-def _outcome(model: HookedModel, reader: Site | Literal["logits"], through: Through | None) -> str:
+def _output_hook(model: HookedModel, reader: Site | Literal["logits"], through: Through | None) -> str:
     """The hook point of a reader's q, k, v or output; for the logits that of the stream itself."""
     if not isinstance(reader, Site):
         return stream_name(model, reader, through)
@@ -331,12 +349,12 @@ def input_gradients(
     a sum over prompts, computed from its logits.
     """
     groups: dict[str, list[Input]] = {}
-    for place in inputs(model):
-        groups.setdefault(_outcome(model, *place), []).append(place)
+    for place in reader_inputs(model):
+        groups.setdefault(_output_hook(model, *place), []).append(place)
     weights = transformer_without_hooks(model, ()) if weights is None else weights
-    past = {} if weights is None or not weights.has_middle else _past_mlps(model)
+    past = {} if weights is None or not weights.has_middle else _streams_past_mlps(model)
     ends = [*groups, *past.values()]
-    found = dict(zip(ends, gradients(value, [run[name] for name in ends]), strict=True))
+    found = dict(zip(ends, activation_gradients(value, [run[name] for name in ends]), strict=True))
     for name, places in groups.items():
         own = [number for number, place in enumerate(places) if place in wanted]
         reader, through = places[0]
@@ -350,19 +368,19 @@ def input_gradients(
         elif through is None:
             pulled = _pulled_back(run[name], stream, gradient[None])
         elif weights is None or reader.layer is None:
-            pulled = _pulled_back(run[name], stream, _by_head(gradient, own))
+            pulled = _pulled_back(run[name], stream, _split_by_head(gradient, own))
         else:
-            pulled = _through_weights(weights.blocks[reader.layer], through, stream, gradient, own)
+            pulled = _gradient_through_weights(weights.blocks[reader.layer], through, stream, gradient, own)
         yield [places[number] for number in own], pulled
 
 
-def _past_mlps(model: HookedModel) -> dict[str, str]:
+def _streams_past_mlps(model: HookedModel) -> dict[str, str]:
     """The stream that each MLP reads and is added to, by its output: both gradients differ by what it passes."""
     return {f"blocks.{layer}.hook_mlp_out": f"blocks.{layer}.hook_resid_mid" for layer in range(model.cfg.n_layers)}
 
 
 @torch.no_grad()
-def _through_weights(
+def _gradient_through_weights(
     block: Block,
     through: Through,
     stream: Float[Tensor, "prompt pos d_model"],
@@ -371,14 +389,14 @@ def _through_weights(
 ) -> Float[Tensor, "own prompt pos d_model"]:
     """Gradients at the queries, keys or values of some heads, taken back to the stream: W times each, then the norm."""
     attn = block.attention
-    w = attn.into(through)[0].unflatten(0, (-1, attn.d_head))
+    w = attn.input_projection(through)[0].unflatten(0, (-1, attn.d_head))
     if len(heads) < len(w):
         gradient, w = gradient[:, :, heads], w[heads]
     shape = "prompt pos own d_head, own d_head d_model -> own prompt pos d_model"
-    return block.ln1.pulled_back(stream, einsum(gradient, w, shape))
+    return block.ln1.pull_back(stream, einsum(gradient, w, shape))
 
 
-def _by_head(
+def _split_by_head(
     gradient: Float[Tensor, "prompt pos head_index d_head"], heads: list[int]
 ) -> Float[Tensor, "input prompt pos head_index d_head"]:
     """One gradient for each of some heads, zero at the others."""

@@ -10,10 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError, fits, in_range, one_of
+from mnemoscope.core.errors import InputError, check_memory, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import EMBEDDINGS, MLP, SHARED, THROUGH, Edge, Site, Through
-from mnemoscope.interventions.replacements import positions, several
+from mnemoscope.interventions.replacements import as_tuple, position_mask
 
 Embeddings = Literal["together", "apart"]
 Input = tuple[Site | Literal["logits"], Through | None]
@@ -45,7 +45,7 @@ def check_exists(model: HookedModel, site: Site) -> None:
         raise InputError(f"site {site} does not exist: the model has no MLP; take a site of an attention layer")
     if site.hook not in model.hook_dict:
         raise InputError(f"site {site} does not exist: the model has no hook point {site.hook}; take another kind")
-    for neuron in several(site.neuron):
+    for neuron in as_tuple(site.neuron):
         in_range(f"the neuron of site {site}", neuron, 0, cfg.d_mlp - 1)
 
 
@@ -80,7 +80,7 @@ def n_sharing(model: HookedModel) -> int:
     return model.cfg.n_heads // n_kv_heads(model)
 
 
-def parts_of(model: HookedModel, reader: Site | Literal["logits"]) -> list[Site | Literal["logits"]]:
+def parts_of_reader(model: HookedModel, reader: Site | Literal["logits"]) -> list[Site | Literal["logits"]]:
     """The parts whose output depends on what a reader reads: itself, or the heads that share a key/value head."""
     if not isinstance(reader, Site) or reader.kind not in SHARED:
         return [reader]
@@ -89,7 +89,7 @@ def parts_of(model: HookedModel, reader: Site | Literal["logits"]) -> list[Site 
     return [replace(reader, kind="z", head=head) for head in range(n * reader.head, n * (reader.head + 1))]
 
 
-def inputs(model: HookedModel) -> list[Input]:
+def reader_inputs(model: HookedModel) -> list[Input]:
     """Everything that reads from the residual stream, in the order of reading.
 
     Where heads share keys and values, a key/value head reads through k and v before the heads, which read through q.
@@ -118,9 +118,9 @@ def model_edges(model: HookedModel, *, embeddings: Embeddings = "together") -> t
     sources = writers(model, embeddings=embeddings)
     return tuple(
         Edge(writer=site, reader=reader, through=through)
-        for reader, through in inputs(model)
+        for reader, through in reader_inputs(model)
         for site in sources
-        if reads(model, reader, site)
+        if reads_from(model, reader, site)
     )
 
 
@@ -136,7 +136,7 @@ def chosen_edges(
     return chosen
 
 
-def reads(model: HookedModel, reader: Site | Literal["logits"], writer: Site) -> bool:
+def reads_from(model: HookedModel, reader: Site | Literal["logits"], writer: Site) -> bool:
     """True if the output of `writer` is part of the input of `reader`."""
     if not isinstance(reader, Site) or writer.layer is None or writer.kind == "resid_pre":
         return True
@@ -145,7 +145,7 @@ def reads(model: HookedModel, reader: Site | Literal["logits"], writer: Site) ->
     return writer.layer < reader.layer or (writer.layer == reader.layer and within)
 
 
-def single(model: HookedModel, edge: Edge) -> list[Edge]:
+def split_edge(model: HookedModel, edge: Edge) -> list[Edge]:
     """The edges that one stands for: one from each embedding, and one through each of q, k and v."""
     from_ = _embeddings(model) if edge.writer.kind == "resid_pre" else [edge.writer]
     is_head = isinstance(edge.reader, Site) and edge.reader.kind == "z"
@@ -168,27 +168,27 @@ def writer_names(model: HookedModel) -> set[str]:
     return {site.hook for site in writers(model, embeddings="apart")}
 
 
-def outputs(model: HookedModel, found: Mapping[str, Tensor]) -> Float[Tensor, "writer prompt pos d_model"]:
+def writer_outputs(model: HookedModel, found: Mapping[str, Tensor]) -> Float[Tensor, "writer prompt pos d_model"]:
     """The contribution of each writer to the residual stream, from activations by hook point."""
     sites = writers(model, embeddings="apart")
     return torch.stack(
-        [of_head(model, site, found[site.hook]) if site.kind == "z" else found[site.hook] for site in sites]
+        [head_output(model, site, found[site.hook]) if site.kind == "z" else found[site.hook] for site in sites]
     )
 
 
-def of_head(model: HookedModel, site: Site, z: Float[Tensor, "*rows head_index d_head"]) -> Tensor:
+def head_output(model: HookedModel, site: Site, z: Float[Tensor, "*rows head_index d_head"]) -> Tensor:
     """The output of one head to the residual stream."""
     assert site.layer is not None
     return z[..., site.head, :] @ model.blocks[site.layer].attn.W_O[site.head]
 
 
-def _those_it_has(model: HookedModel) -> str:
+def _describe_size(model: HookedModel) -> str:
     if n_sharing(model) > 1:
         return "its heads share keys and values, which key/value heads read (a reader of kind k or v), and read q alone"
     return "interventions.graph.model_edges(model) gives those it has"
 
 
-class State(IntEnum):
+class EdgeState(IntEnum):
     """The value that an edge carries."""
 
     UNSET = -1
@@ -202,7 +202,7 @@ class State(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class EdgeLayout:
     """The places of edges among the inputs and writers of a model, embeddings apart.
 
     `streams` are the hook points of the streams that inputs read; `exists` marks all edges of the model. `groups` hold
@@ -218,14 +218,14 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Carried:
+class StateMasks:
     """States of all edges of a model, laid out by input and writer.
 
     `live` edges carry what the changed run writes, `patched` ones what the other run wrote; `changed` inputs are not
     live throughout. The axes `row` and `pos` have length 1 where states are the same along them.
     """
 
-    at: Layout
+    at: EdgeLayout
     live: Bool[Tensor, "cell row pos input writer"]
     patched: Bool[Tensor, "cell row pos input writer"]
     changed: Bool[Tensor, " input"]
@@ -236,27 +236,27 @@ class Carried:
         return self.live.shape[1:3] == (1, 1)
 
 
-def layout(model: HookedModel, edges: Sequence[Edge]) -> Layout:
+def lay_out_edges(model: HookedModel, edges: Sequence[Edge]) -> EdgeLayout:
     """Find some edges in a model, or raise InputError."""
     check_graph(model)
-    sources, readers = writers(model, embeddings="apart"), inputs(model)
-    exists = [[reads(model, reader, site) for site in sources] for reader, _ in readers]
+    sources, readers = writers(model, embeddings="apart"), reader_inputs(model)
+    exists = [[reads_from(model, reader, site) for site in sources] for reader, _ in readers]
     columns = {site: i for i, site in enumerate(sources)}
     rows = {place: i for i, place in enumerate(readers)}
     groups: list[list[tuple[int, int, int]]] = []
     taken: set[tuple[int, int]] | None = None
     for number, edge in enumerate(edges):
-        parts = single(model, edge)
+        parts = split_edge(model, edge)
         places = [(rows.get((part.reader, part.through), -1), columns.get(part.writer, -1)) for part in parts]
         if not all(row >= 0 and column >= 0 and exists[row][column] for row, column in places):
-            raise InputError(f"the model has no edge {edge}; {_those_it_has(model)}")
+            raise InputError(f"the model has no edge {edge}; {_describe_size(model)}")
         if taken is None or edge.pos is not None or not taken.isdisjoint(places):
             groups.append([])
             taken = set()
         groups[-1] += [(number, *place) for place in places]
         taken.update(places)
         taken = taken if edge.pos is None else None
-    return Layout(
+    return EdgeLayout(
         edges=edges,
         writers=sources,
         inputs=readers,
@@ -266,7 +266,7 @@ def layout(model: HookedModel, edges: Sequence[Edge]) -> Layout:
     )
 
 
-def carried(at: Layout, batch: Batch, states: Int[Tensor, "cell edge"]) -> Carried:
+def lay_out_states(at: EdgeLayout, batch: Batch, states: Int[Tensor, "cell edge"]) -> StateMasks:
     """Lay out the states of some edges in every cell; others are live; where edges overlap the later prevails."""
     device, n_pos = batch.inputs.device, batch.inputs.shape[1]
     states = states.to(device)
@@ -278,59 +278,61 @@ def carried(at: Layout, batch: Batch, states: Int[Tensor, "cell edge"]) -> Carri
     for group in at.groups:
         number, row, column = group.to(device)
         edge, state = at.edges[int(number[0])], states[:, None, None, number]
-        given = state != State.UNSET
+        given = state != EdgeState.UNSET
         if edge.pos is not None:
-            given = given & positions(edge.pos, batch)[:, :, None]
-        live[..., row, column] = torch.where(given, state == State.LIVE, live[..., row, column])
-        patched[..., row, column] = torch.where(given, state == State.PATCHED, patched[..., row, column])
+            given = given & position_mask(edge.pos, batch)[:, :, None]
+        live[..., row, column] = torch.where(given, state == EdgeState.LIVE, live[..., row, column])
+        patched[..., row, column] = torch.where(given, state == EdgeState.PATCHED, patched[..., row, column])
     changed = (patched | (live != exists)).flatten(0, 2).any(0).any(-1)
-    return Carried(at=at, live=live, patched=patched, changed=changed)
+    return StateMasks(at=at, live=live, patched=patched, changed=changed)
 
 
-EdgeStates = Mapping[Edge, State]
+EdgeStates = Mapping[Edge, EdgeState]
 """Edges that carry something else than the rest."""
 
 
-def of_edge(model: HookedModel, edge: Edge, *, direct: bool = False, through_mlps: bool = False) -> EdgeStates:
+def edge_patch_states(
+    model: HookedModel, edge: Edge, *, direct: bool = False, through_mlps: bool = False
+) -> EdgeStates:
     """The states in which an edge is patched.
 
     Its reader's output then goes everywhere, or with `direct` to the logits alone. With `through_mlps` the MLPs between
     writer and reader see the patch too, and pass it on to the reader alone.
     """
-    cell = {edge: State.PATCHED}
+    cell = {edge: EdgeState.PATCHED}
     if through_mlps:
-        cell |= _through_mlps(model, edge)
+        cell |= _mlp_states(model, edge)
     if direct:
-        for part in parts_of(model, edge.reader):
+        for part in parts_of_reader(model, edge.reader):
             if isinstance(part, Site):
-                cell[Edge(writer=part)] = State.LIVE
+                cell[Edge(writer=part)] = EdgeState.LIVE
     return cell
 
 
-def _through_mlps(model: HookedModel, edge: Edge) -> dict[Edge, State]:
+def _mlp_states(model: HookedModel, edge: Edge) -> dict[Edge, EdgeState]:
     """States in which the MLPs between writer and reader see the patch, and write to each other and the reader only."""
     all_mlps = () if model.cfg.attn_only else range(model.cfg.n_layers)
     mlps = [Site(kind="mlp_out", layer=layer) for layer in all_mlps]
-    between = {mlp for mlp in mlps if reads(model, mlp, edge.writer) and reads(model, edge.reader, mlp)}
-    last = {(part.reader, part.through) for part in single(model, edge)}
-    cell = {Edge(writer=edge.writer, reader=mlp, pos=edge.pos): State.PATCHED for mlp in between}
+    between = {mlp for mlp in mlps if reads_from(model, mlp, edge.writer) and reads_from(model, edge.reader, mlp)}
+    last = {(part.reader, part.through) for part in split_edge(model, edge)}
+    cell = {Edge(writer=edge.writer, reader=mlp, pos=edge.pos): EdgeState.PATCHED for mlp in between}
     for part in model_edges(model):
         if part.writer in between:
             passes = part.reader in between or (part.reader, part.through) in last
-            cell[part.at(edge.pos)] = State.LIVE if passes else State.FROZEN
+            cell[part.at(edge.pos)] = EdgeState.LIVE if passes else EdgeState.FROZEN
     return cell
 
 
-def states(
-    model: HookedModel, cells: Sequence[EdgeStates], rest: State, max_bytes: int
+def tabulate_states(
+    model: HookedModel, cells: Sequence[EdgeStates], rest: EdgeState, max_bytes: int
 ) -> tuple[list[Edge], Int[Tensor, "cell edge"]]:
     """All edges of a model, then those of the cells, and their states in each; all others have the state `rest`."""
     every = model_edges(model, embeddings="apart")
     own = list(dict.fromkeys(edge for cell in cells for edge in cell))
     number = {edge: len(every) + i for i, edge in enumerate(own)}
     needed, way_out = 8 * len(cells) * (len(every) + len(own)), "choose fewer edges, or estimate them (attribute_edges)"
-    fits(f"the table of what {len(every)} edges carry in {len(cells)} cells", needed, max_bytes, way_out)
-    carried = torch.full((len(cells), len(every) + len(own)), int(State.UNSET))
+    check_memory(f"the table of what {len(every)} edges carry in {len(cells)} cells", needed, max_bytes, way_out)
+    carried = torch.full((len(cells), len(every) + len(own)), int(EdgeState.UNSET))
     carried[:, : len(every)] = int(rest)
     for row, cell in enumerate(cells):
         for edge, state in cell.items():

@@ -21,32 +21,32 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.engine.architecture import resumable_transformer
-from mnemoscope.engine.budget import CACHE_BYTES, MAX_BYTES, Sizes, prompts_at_once
+from mnemoscope.engine.budget import CACHE_BYTES, MAX_BYTES, Sizes, n_prompts_at_once
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.recordings import Place, RecordedRun, check_numbers
+from mnemoscope.interventions.recordings import Place, RecordedRun, check_no_nan
 
 Direction = Literal["noising", "denoising"]
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
-def weights_of(model: HookedModel) -> str:
+def weight_processing(model: HookedModel) -> str:
     """The processing of a model's weights, for results."""
     return "LayerNorm folded" if str(model.cfg.normalization_type).endswith("Pre") else "unprocessed"
 
 
 @runtime_checkable
-class _Read(Protocol):
+class _HasLogits(Protocol):
     """A forward pass of which at least the logits at the positions that metrics read are known."""
 
     @property
     def logits(self) -> Tensor: ...
 
 
-AnyRun = TypeVar("AnyRun", bound=_Read)
+AnyRun = TypeVar("AnyRun", bound=_HasLogits)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Question:
+class SweepQuestion:
     """The measurement that a sweep makes, whatever its cells are.
 
     Under `noising` cells take from the corrupted run and go into the clean one, under `denoising` the other way round.
@@ -109,7 +109,7 @@ class SweepResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patched:
+class PatchedLogits:
     """Logits under the patches of some cells, at the read positions from number `first` on."""
 
     cells: Sequence[int]
@@ -128,7 +128,7 @@ class Chunk(Generic[AnyRun]):
     pairs: PromptPairs
     into: int
     runs: Sequence[AnyRun]
-    reader: "Reader"
+    reader: "MetricReader"
     values: Sequence[Float[Tensor, "metric prompt read"]]
     shared: dict[Any, Tensor]
 
@@ -152,20 +152,20 @@ class Chunk(Generic[AnyRun]):
         """The run that patches come from."""
         return self.runs[1 - self.into]
 
-    def answers(self, patched: Iterable[Patched]) -> Iterator["Answer"]:
+    def measure_patched(self, patched: Iterable[PatchedLogits]) -> Iterator["CellMetrics"]:
         """The metrics of patched logits; InputError where either hold NaN."""
         for some in patched:
-            check_numbers(some.logits)
+            check_no_nan(some.logits)
             values = self.reader.values(some.logits, some.first)
             earlier = self.values[self.into][:, None, :, : some.first].expand(-1, len(some.logits), -1, -1)
             yield some.cells, self.reader.mean(torch.cat((earlier, values), -1))
 
-    def moved(self, by: Float[Tensor, "metric cell prompt"]) -> Iterator["Answer"]:
+    def add_estimate(self, by: Float[Tensor, "metric cell prompt"]) -> Iterator["CellMetrics"]:
         """The metrics moved by an estimate, for all cells."""
         yield range(by.shape[1]), self.reader.mean(self.values[self.into])[:, None] + by.double().cpu()
 
 
-Answer = tuple[Sequence[int], Float[Tensor, "metric cell prompt"]]
+CellMetrics = tuple[Sequence[int], Float[Tensor, "metric cell prompt"]]
 """Numbers of some cells, and every metric with each of them patched."""
 
 
@@ -176,18 +176,18 @@ class Plan(Generic[AnyRun]):
     method: str
     n_prompts: int
     run: Callable[[Inputs], AnyRun]
-    answers: Callable[[Chunk[AnyRun]], Iterator[Answer]]
+    measure_chunk: Callable[[Chunk[AnyRun]], Iterator[CellMetrics]]
 
 
-def recorded_plan(
-    question: Question,
+def plan_recorded_runs(
+    question: SweepQuestion,
     places: Collection[Place],
     run: Callable[[Inputs], RecordedRun],
-    patched: Callable[[Chunk[RecordedRun], int], Iterator[Patched]],
+    patched: Callable[[Chunk[RecordedRun], int], Iterator[PatchedLogits]],
     *,
     method: str,
     copied: int = 0,
-    at_work: int = 0,
+    working_bytes: int = 0,
 ) -> Plan[RecordedRun]:
     """Plan cells that need both runs recorded at some places, within the budget.
 
@@ -195,15 +195,22 @@ def recorded_plan(
     laid out anew, `at_work` those of one cell on one prompt.
     """
     sizes = question.sizes
-    room, kept = question.max_bytes - sizes.weights() - copied, sizes.recorded(places)
-    at_work, n = max(sizes.hooked(everywhere=False), at_work), len(question.pairs)
-    n_prompts = prompts_at_once(n, at_work=at_work, kept=kept, room=room, target=question.best_bytes)
+    room, kept = question.max_bytes - sizes.weight_bytes() - copied, sizes.recorded_bytes(places)
+    working_bytes, n = max(sizes.hooked_pass_bytes(everywhere=False), working_bytes), len(question.pairs)
+    n_prompts = n_prompts_at_once(
+        n, working_bytes=working_bytes, kept_bytes=kept, max_bytes=room, target=question.best_bytes
+    )
     left = room - n_prompts * kept
-    return Plan(method=method, n_prompts=n_prompts, run=run, answers=lambda chunk: chunk.answers(patched(chunk, left)))
+    return Plan(
+        method=method,
+        n_prompts=n_prompts,
+        run=run,
+        measure_chunk=lambda chunk: chunk.measure_patched(patched(chunk, left)),
+    )
 
 
 @torch.no_grad()
-def measured(question: Question, n_cells: int, plan: Plan) -> SweepResult:
+def measure_sweep(question: SweepQuestion, n_cells: int, plan: Plan) -> SweepResult:
     """Measure the cells of a sweep as planned; InputError where a metric measures no prediction or is NaN."""
     n, n_metrics = len(question.pairs), len(question.metrics)
     value = torch.zeros(len(question.directions), n_metrics, n_cells, n, dtype=torch.double)
@@ -215,7 +222,7 @@ def measured(question: Question, n_cells: int, plan: Plan) -> SweepResult:
 
 
 def _measure(
-    question: Question,
+    question: SweepQuestion,
     rows: slice,
     plan: Plan,
     value: Float[Tensor, "direction metric cell prompt"],
@@ -224,7 +231,7 @@ def _measure(
     """Fill in the results of some prompts, those without a patch included."""
     pairs = question.pairs.select(rows)
     runs = [plan.run(side.inputs) for side in (pairs.clean, pairs.corrupted)]
-    reader = Reader.of(pairs, question.read, question.metrics, runs[0].logits.detach())
+    reader = MetricReader.from_pairs(pairs, question.read, question.metrics, runs[0].logits.detach())
     reader.check(generator(question.seed, "metrics"))
     values = [reader.values(run.logits.detach()[None])[:, 0] for run in runs]
     unpatched[:] = torch.stack([reader.mean(everywhere) for everywhere in values])
@@ -233,7 +240,7 @@ def _measure(
         into = DIRECTIONS.index(direction)
         chunk = Chunk(pairs=pairs, into=into, runs=runs, reader=reader, values=values, shared=shared)
         value[number] = unpatched[into][:, None]
-        for cells, found in plan.answers(chunk):
+        for cells, found in plan.measure_chunk(chunk):
             value[number][:, list(cells)] = found
 
 
@@ -242,7 +249,7 @@ _TRIED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reader:
+class MetricReader:
     """The answers that metrics need about some prompts, at the positions that are read.
 
     `foil` is the right answer on the corrupted prompt; `clean` has the logits, or output vectors, of the clean prompts.
@@ -255,12 +262,12 @@ class Reader:
     clean: Float[Tensor, "prompt read d_vocab"]
 
     @staticmethod
-    def of(
+    def from_pairs(
         pairs: PromptPairs,
         read: Int[Tensor, " read"],
         metrics: Sequence[Metric],
         clean: Float[Tensor, "prompt read d_vocab"],
-    ) -> "Reader":
+    ) -> "MetricReader":
         """The reader of some pairs; InputError where the model has no logit for an answer or a foil."""
         answer, foil, scored = (
             values[:, read.to(values.device)].to(clean.device) for values in (pairs.answer, pairs.foil, pairs.scored)
@@ -270,14 +277,14 @@ class Reader:
             if answer.shape[-1] != clean.shape[-1]:
                 widths = f"{answer.shape[-1]}; the model's outputs have {clean.shape[-1]}"
                 raise InputError(f"answers and foils must be as wide as the model's outputs; got {widths}")
-            return Reader(metrics=metrics, answer=answer, foil=foil, scored=scored, clean=clean)
+            return MetricReader(metrics=metrics, answer=answer, foil=foil, scored=scored, clean=clean)
         answer, foil = (torch.where(scored, tokens, 0) for tokens in (answer, foil))
         highest = int(max(answer.max(), foil.max()))
         if highest >= clean.shape[-1]:
             raise InputError(
                 f"answers and foils must be tokens that the model predicts, 0 to {clean.shape[-1] - 1}; got {highest}"
             )
-        return Reader(metrics=metrics, answer=answer, foil=foil, scored=scored, clean=clean)
+        return MetricReader(metrics=metrics, answer=answer, foil=foil, scored=scored, clean=clean)
 
     def check(self, generator: torch.Generator) -> None:
         """Refuse invalid metrics, tried at a few of the positions; errors as for `check_metric`."""

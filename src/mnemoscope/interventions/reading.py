@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mnemoscope.core.batch import Inputs
 from mnemoscope.core.protocols import HookedModel, evaluation_mode
 from mnemoscope.engine.architecture import hooked_points, transformer_with_points
-from mnemoscope.engine.block import Read
+from mnemoscope.engine.block import OutputPlaces
 from mnemoscope.engine.budget import MAX_BYTES
 from mnemoscope.engine.changes import Change, Changes
 from mnemoscope.engine.transformer import Start, Transformer
@@ -27,7 +27,7 @@ Observers = Mapping[str, Callable[[Tensor], object]]
 
 
 @contextmanager
-def unembedding(model: HookedModel, pick: Pick) -> Iterator[Pick]:
+def unembed_only(model: HookedModel, pick: Pick) -> Iterator[Pick]:
     """Within the block, a forward pass unembeds only what `pick` leaves of the final stream, in evaluation mode.
 
     `pick` takes `batch pos width` to another number of rows and positions. A model without a module `unembed`, or with
@@ -79,11 +79,11 @@ def logits_at(
     def pick(stream: Tensor) -> Tensor:
         return stream.expand(len(where), *stream.shape[1:])[where.to(stream.device)][None]
 
-    with unembedding(model, pick) as picked:
+    with unembed_only(model, pick) as picked:
         return picked((run or model)(inputs))[0]
 
 
-class Starts:
+class StartCache:
     """Streams of unchanged runs, from which runs with a change in a later block are resumed.
 
     An unchanged run leaves the stream before each of its blocks; a run with changes leaves only the stream before the
@@ -94,7 +94,7 @@ class Starts:
         self._max_bytes = max_bytes
         self._kept: dict[tuple[int, ...], tuple[Inputs, dict[int, Tensor]]] = {}
 
-    def at(self, weights: Transformer, inputs: Inputs, changes: Changes) -> tuple[Start | None, Changes]:
+    def find_start(self, weights: Transformer, inputs: Inputs, changes: Changes) -> tuple[Start | None, Changes]:
         """The start of a run (None: the embedding), and its changes with those that keep streams on the way."""
         points, n_blocks = changes.by_point, len(weights.blocks)
         first = min(
@@ -112,18 +112,18 @@ class Starts:
         start = Start(layer=max(earlier), stream=streams[max(earlier)]) if earlier else None
         lacking = ({first} - streams.keys()) if points else range(1, n_blocks)
         names = {f"blocks.{each}.hook_resid_pre": each for each in lacking}
-        noted = {name: partial(_noted, streams, each, points.get(name)) for name, each in names.items()}
+        noted = {name: partial(_record_stream, streams, each, points.get(name)) for name, each in names.items()}
         return start, Changes({**points, **noted}) if noted else changes
 
 
-def _noted(streams: dict[int, Tensor], layer: int, change: Change | None, stream: Tensor) -> Tensor | None:
+def _record_stream(streams: dict[int, Tensor], layer: int, change: Change | None, stream: Tensor) -> Tensor | None:
     """Keep the stream before a block, and change it."""
     streams[layer] = stream
     return None if change is None else change(stream)
 
 
-def logits_directly(
-    model: HookedModel, inputs: Inputs, where: Bool[Tensor, "batch pos"], *, starts: Starts | None = None
+def logits_by_engine(
+    model: HookedModel, inputs: Inputs, where: Bool[Tensor, "batch pos"], *, starts: StartCache | None = None
 ) -> Float[Tensor, "place d_vocab"]:
     """`logits_at`, equal to 1e-5, with less work where the engine represents the model.
 
@@ -140,40 +140,42 @@ def outputs_at(
     where: Bool[Tensor, "batch pos"],
     *,
     watched: Observers | None = None,
-    starts: Starts | None = None,
+    starts: StartCache | None = None,
 ) -> Float[Tensor, "place d_vocab"] | None:
     """Logits at some places, row by row, with observers on the way; None if the model has to run itself.
 
     `starts` is as for `logits_directly`.
     """
-    if (found := _ready(model, watched or {})) is None:
+    if (found := _prepare_engine(model, watched or {})) is None:
         return None
     weights, changes = found
     inputs, where = (x.to(weights.b_u.device) for x in (inputs, where))
-    start, changes = (None, changes) if starts is None else starts.at(weights, inputs, changes)
-    return weights(inputs, Read.places(where), changes, start=start)
+    start, changes = (None, changes) if starts is None else starts.find_start(weights, inputs, changes)
+    return weights(inputs, OutputPlaces.from_mask(where), changes, start=start)
 
 
 def observe_run(model: HookedModel, inputs: Inputs, watched: Observers) -> bool:
     """Run the model as far as something is observed; False if the model has to run itself."""
-    if (found := _ready(model, watched)) is None:
+    if (found := _prepare_engine(model, watched)) is None:
         return False
     weights, changes = found
     weights.observe(inputs.to(weights.b_u.device), changes)
     return True
 
 
-def _ready(model: HookedModel, watched: Observers) -> tuple[Transformer, Changes] | None:
+def _prepare_engine(model: HookedModel, watched: Observers) -> tuple[Transformer, Changes] | None:
     """The engine's transformer with the model's hooks and the observers; None if the model has to run itself."""
     if torch.is_grad_enabled() or (hooked := hooked_points(model)) is None:
         return None
     points = {*hooked, *watched}
     if (weights := transformer_with_points(model, points)) is None:
         return None
-    return weights, Changes({point: partial(_passes, model.hook_dict[point], watched.get(point)) for point in points})
+    return weights, Changes(
+        {point: partial(_apply_and_observe, model.hook_dict[point], watched.get(point)) for point in points}
+    )
 
 
-def _passes(point: Any, observe: Callable[[Tensor], object] | None, activation: Tensor) -> Tensor:
+def _apply_and_observe(point: Any, observe: Callable[[Tensor], object] | None, activation: Tensor) -> Tensor:
     """Apply the change at a hook point to its activation."""
     if point._forward_hooks:
         activation = point(activation)

@@ -13,18 +13,18 @@ from mnemoscope.core.batch import Batch, Inputs, Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind, Site
-from mnemoscope.engine.block import Read
-from mnemoscope.engine.budget import MAX_BYTES, Sizes, float_bytes, rows_at_once
+from mnemoscope.engine.block import OutputPlaces
+from mnemoscope.engine.budget import MAX_BYTES, Sizes, float_bytes, n_rows_at_once
 from mnemoscope.engine.changes import Changes
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.reading import (
     Pick,
-    Starts,
+    StartCache,
     observe_run,
     outputs_at,
     pick_columns,
     pick_nothing,
-    unembedding,
+    unembed_only,
 )
 
 Place = tuple[Kind, int | None]
@@ -43,28 +43,28 @@ class RecordedRun:
 
 
 def record_run(
-    model: HookedModel, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " read"]
+    model: HookedModel, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " recorded_hook"]
 ) -> RecordedRun:
     """Record the activations at some places, and the logits at the positions `read`, which may not be NaN."""
     names = {place: Site(kind=place[0], layer=place[1]).hook for place in places}
-    found, logits = forward(model, tokens, {*names.values()}, read)
-    return _of_places(names, found, logits)
+    found, logits = record_hooks(model, tokens, {*names.values()}, read)
+    return _by_place(names, found, logits)
 
 
 @torch.no_grad()
 def record_engine_run(
-    weights: Transformer, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " read"]
+    weights: Transformer, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " recorded_hook"]
 ) -> RecordedRun:
     """`recorded_run` by the engine; errors as there."""
     found: dict[str, Tensor] = {}
     names = {place: Site(kind=place[0], layer=place[1]).hook for place in places}
     tokens, read = (x.to(weights.b_u.device) for x in (tokens, read))
-    logits = weights(tokens, Read(columns=read), Changes(_keeping(found, {*names.values()})))
-    check_numbers(logits)
-    return _of_places(names, found, logits)
+    logits = weights(tokens, OutputPlaces(columns=read), Changes(_keeping(found, {*names.values()})))
+    check_no_nan(logits)
+    return _by_place(names, found, logits)
 
 
-def _of_places(names: Mapping[Place, str], found: Mapping[str, Tensor], logits: Tensor) -> RecordedRun:
+def _by_place(names: Mapping[Place, str], found: Mapping[str, Tensor], logits: Tensor) -> RecordedRun:
     missing = sorted((name, kind) for (kind, _), name in names.items() if name not in found)
     if missing:
         name, kind = missing[0]
@@ -73,8 +73,13 @@ def _of_places(names: Mapping[Place, str], found: Mapping[str, Tensor], logits: 
 
 
 @torch.no_grad()
-def forward(
-    model: HookedModel, tokens: Inputs, names: Collection[str], read: Int[Tensor, " read"], *, directly: bool = False
+def record_hooks(
+    model: HookedModel,
+    tokens: Inputs,
+    names: Collection[str],
+    read: Int[Tensor, " recorded_hook"],
+    *,
+    by_engine: bool = False,
 ) -> tuple[dict[str, Tensor], Float[Tensor, "batch read d_vocab"]]:
     """The activations at those hook points that the model has, and the logits at the ascending positions `read`.
 
@@ -82,7 +87,7 @@ def forward(
     """
     found: dict[str, Tensor] = {}
     logits = None
-    if directly:
+    if by_engine:
         where = torch.zeros(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
         where[:, read.to(tokens.device)] = True
         logits = outputs_at(model, tokens, where, watched=_keeping(found, names))
@@ -90,28 +95,28 @@ def forward(
         found, logits = _cached(model, tokens, names, pick_columns(read))
     else:
         logits = logits.unflatten(0, (len(tokens), -1))
-    check_numbers(logits)
+    check_no_nan(logits)
     return found, logits
 
 
-def check_numbers(logits: Tensor) -> None:
+def check_no_nan(logits: Tensor) -> None:
     """Refuse logits that hold NaN."""
     if logits.isnan().any():
         raise InputError("the model's logits hold NaN; check its weights, or take an earlier checkpoint")
 
 
 @torch.no_grad()
-def recorded(
-    model: HookedModel, batch: Batch, names: Collection[str], *, max_bytes: int | None = None, directly: bool = False
+def record_activations(
+    model: HookedModel, batch: Batch, names: Collection[str], *, max_bytes: int | None = None, by_engine: bool = False
 ) -> dict[str, Tensor]:
     """The activations at hook points on a batch, in forward passes of at most `max_bytes` (None: 256 MiB).
 
     Nothing is unembedded; `directly` is as for `forward`.
     """
     parts = []
-    for inputs in batch.inputs.split(rows_at_once(model, batch.inputs.shape[1], max_bytes=max_bytes)):
+    for inputs in batch.inputs.split(n_rows_at_once(model, batch.inputs.shape[1], max_bytes=max_bytes)):
         found: dict[str, Tensor] = {}
-        if not directly or not observe_run(model, inputs, _keeping(found, names)):
+        if not by_engine or not observe_run(model, inputs, _keeping(found, names)):
             found, _ = _cached(model, inputs, names, pick_nothing)
         parts.append(found)
     return {name: torch.cat([part[name] for part in parts]) for name in names}
@@ -128,7 +133,7 @@ def _keeping(found: dict[str, Tensor], names: Collection[str]) -> dict[str, Call
 
 def _cached(model: HookedModel, tokens: Tensor, names: Collection[str], pick: Pick) -> tuple[dict[str, Tensor], Tensor]:
     """Run the model itself: the activations at hook points, and the part of the output that `pick` takes."""
-    with unembedding(model, pick) as picked:
+    with unembed_only(model, pick) as picked:
         output, cache = model.run_with_cache(tokens, names_filter=lambda name: name in names)
         logits = picked(output)
     # one row may stand for all
@@ -141,19 +146,19 @@ def repeat_rows(rows: Tensor, n: int) -> Tensor:
     return rows.repeat(n, *(1,) * (rows.ndim - 1))
 
 
-def read(site: Site) -> str:
+def recorded_hook(site: Site) -> str:
     """The hook point to record for a site; `result` is computed from z."""
     return site.hook.replace("hook_attn_out", "attn.hook_z") if site.kind == "result" else site.hook
 
 
 def record_bytes(model: HookedModel, batch: Batch, sites: Iterable[Site]) -> int:
     """Upper estimate of the bytes that the activations of some sites on a batch take while they are put together."""
-    (n, n_pos), kinds = batch.inputs.shape[:2], {read(site): site.kind for site in sites}.values()
+    (n, n_pos), kinds = batch.inputs.shape[:2], {recorded_hook(site): site.kind for site in sites}.values()
     sizes = Sizes(cfg=model.cfg, n_pos=n_pos, n_read=0)
-    return 3 * float_bytes(model) * n * n_pos * sum(sizes.width(kind) for kind in kinds)
+    return 3 * float_bytes(model) * n * n_pos * sum(sizes.activation_width(kind) for kind in kinds)
 
 
-def results(model: HookedModel, layer: int, z: Tensor) -> Tensor:
+def head_results(model: HookedModel, layer: int, z: Tensor) -> Tensor:
     """The output of each head to the residual stream, `batch pos head_index d_model`, from z."""
     return torch.einsum("bphd,hdm->bphm", z, model.blocks[layer].attn.W_O)
 
@@ -169,20 +174,22 @@ class Recordings:
     def __init__(self, model: HookedModel, *, max_bytes: int | None = None, directly: bool = False):
         self._model, self._max_bytes = model, MAX_BYTES if max_bytes is None else max_bytes
         self._directly = directly
-        self.starts = Starts(MAX_BYTES if max_bytes is None else 0)
+        self.starts = StartCache(MAX_BYTES if max_bytes is None else 0)
         """Streams of unchanged runs; none are kept where a bound on bytes is given."""
         self._kept: dict[tuple[Named[Batch], str], Tensor] = {}
 
     @torch.no_grad()
     def prepare(self, needs: Iterable[tuple[Named[Batch], Site]]) -> None:
         """Record the sites on the batches, with one forward pass a batch."""
-        wanted = dict.fromkeys((source, read(site)) for source, site in needs)
+        wanted = dict.fromkeys((source, recorded_hook(site)) for source, site in needs)
         missing = [key for key in wanted if key not in self._kept]
         if missing:
             self._make_room(wanted, len(missing))
         for source in dict.fromkeys(source for source, _ in missing):
             names = {name for of, name in missing if of == source}
-            found = recorded(self._model, source.value, names, max_bytes=self._max_bytes, directly=self._directly)
+            found = record_activations(
+                self._model, source.value, names, max_bytes=self._max_bytes, by_engine=self._directly
+            )
             self._kept.update({(source, name): activation for name, activation in found.items()})
 
     def _make_room(self, wanted: Collection[tuple[Named[Batch], str]], n_new: int) -> None:
@@ -196,7 +203,7 @@ class Recordings:
     def of(self, source: Named[Batch], site: Site) -> Tensor:
         """The activation at a site on a batch, with all its heads and positions."""
         self.prepare([(source, site)])
-        activation = self._kept[source, read(site)]
+        activation = self._kept[source, recorded_hook(site)]
         if site.kind == "result" and site.layer is not None:
-            return results(self._model, site.layer, activation)
+            return head_results(self._model, site.layer, activation)
         return activation

@@ -30,7 +30,7 @@ def region(site: Site, batch: Batch, activation: Tensor) -> Bool[Tensor, "..."]:
         mask = mask[:, :, None, None] if site.kind in BY_HEAD else mask[:, :, None]
         axis = 2
     mask = mask.to(activation.device)
-    chosen = several(site.neuron if site.head is None else site.head)
+    chosen = as_tuple(site.neuron if site.head is None else site.head)
     if not chosen:
         return mask
     along = torch.zeros(activation.shape[axis], dtype=torch.bool, device=activation.device)
@@ -38,13 +38,13 @@ def region(site: Site, batch: Batch, activation: Tensor) -> Bool[Tensor, "..."]:
     return mask & along.view(-1, *(1,) * (activation.ndim - axis - 1))
 
 
-def positions(wanted: Position, batch: Batch) -> Bool[Tensor, "rows pos"]:
+def position_mask(wanted: Position, batch: Batch) -> Bool[Tensor, "rows pos"]:
     """A mask of positions, with one row if it is the same for all sequences; errors as for `region`."""
     site = Site(kind="resid_pre", layer=0, pos=wanted)
     return region(site, batch, batch.inputs[..., None])[..., 0]
 
 
-def several(numbers: int | tuple[int, ...] | None) -> tuple[int, ...]:
+def as_tuple(numbers: int | tuple[int, ...] | None) -> tuple[int, ...]:
     """Numbers as a tuple; None gives an empty one."""
     return numbers if isinstance(numbers, tuple) else () if numbers is None else (numbers,)
 
@@ -54,15 +54,15 @@ def _positions(wanted: Position | None, batch: Batch, n_pos: int, site: Site) ->
     if isinstance(wanted, str) and wanted in batch.positions:
         wanted = batch.positions.index(wanted)
     if isinstance(wanted, str):
-        return _by_latent(wanted, batch, n_pos, site)
+        return _latent_positions(wanted, batch, n_pos, site)
     mask = torch.full((1, n_pos), wanted is None)
-    for pos in several(wanted):
+    for pos in as_tuple(wanted):
         in_range(f"a position of site {site}", pos, -n_pos, n_pos - 1)
         mask[0, pos] = True
     return mask
 
 
-def _by_latent(name: str, batch: Batch, n_pos: int, site: Site) -> Bool[Tensor, "batch pos"]:
+def _latent_positions(name: str, batch: Batch, n_pos: int, site: Site) -> Bool[Tensor, "batch pos"]:
     known = (*batch.positions, *batch.latents)
     one_of(f"the name or the latent that gives the position of site {site}", name, known)
     latent = batch.latents[name]
@@ -81,7 +81,7 @@ Replacer = Callable[[Tensor], Tensor]
 """From the activation of the batch to the new one; the result broadcasts to it."""
 
 
-def change(
+def make_replacer(
     intervention: AtSite, batch: Batch, recordings: Recordings, seed: int, *, rows: slice | None = None
 ) -> Replacer:
     """The change that an intervention makes to the activation of a batch.
@@ -104,7 +104,7 @@ def change(
             pattern = checked_pattern(mechanism, batch if rows is None else batch.select(rows))[:, None]
             return lambda old: torch.where(pattern.isnan(), old, pattern.to(old))
         case Patch():
-            new, stays = _from_source(intervention, _recorded(intervention, batch, recordings, seed, rows), rows)
+            new, stays = _patch_values(intervention, _recorded(intervention, batch, recordings, seed, rows), rows)
             return lambda old: _exchanged(intervention.basis, old, torch.where(stays.to(old.device), old, new.to(old)))
         case Mean() | Resample():
             new = _recorded(intervention, batch, recordings, seed, rows)
@@ -143,7 +143,7 @@ def _mean(
 ) -> Float[Tensor, "rows #pos ..."]:
     """The mean over a source without its padding; zero at a position that no sequence reaches."""
     weights = (torch.ones(len(source)) if source.weights is None else source.weights).to(activation)
-    rows = weights[None] if over in ("batch", "position") else _shares(source, batch, over, weights)
+    rows = weights[None] if over in ("batch", "position") else _class_weights(source, batch, over, weights)
     if not source.ragged:
         mean = torch.einsum("nb,b...->n...", rows / rows.sum(1, keepdim=True), activation)
         return mean.mean(1, keepdim=True) if over == "position" else mean
@@ -153,12 +153,14 @@ def _mean(
     return mean.sum(1, keepdim=True) if over == "position" else mean
 
 
-def _shares(source: Batch, batch: Batch, over: str, weights: Float[Tensor, " source"]) -> Float[Tensor, "batch source"]:
+def _class_weights(
+    source: Batch, batch: Batch, over: str, weights: Float[Tensor, " source"]
+) -> Float[Tensor, "batch source"]:
     """For each row of the batch, the weights of the source's rows of the same class; zero for all others."""
-    share = (_class(source, over)[None] == _class(batch, over)[:, None]).to(weights) * weights
+    share = (_class_labels(source, over)[None] == _class_labels(batch, over)[:, None]).to(weights) * weights
     lacking = share.sum(1) == 0
     if lacking.any():
-        number = int(_class(batch, over)[lacking.cpu()][0])
+        number = int(_class_labels(batch, over)[lacking.cpu()][0])
         raise InputError(f"the source has no sequence with {over} = {number}; take a larger one or another latent")
     return share
 
@@ -169,9 +171,11 @@ def _draw(source: Named[Batch], batch: Batch, match: str | None, seed: int) -> I
     if match is None and not source.value.ragged:
         return torch.randint(len(source.value), (len(batch),), generator=stream)
     reaches = source.value.known_lengths.cpu()[None] >= batch.known_lengths.cpu()[:, None]
-    same = reaches if match is None else _class(source.value, match)[None] == _class(batch, match)[:, None]
+    same = (
+        reaches if match is None else _class_labels(source.value, match)[None] == _class_labels(batch, match)[:, None]
+    )
     if not same.any(1).all():
-        lacking = f"{match} = {int(_class(batch, match)[~same.any(1)][0])}" if match else "as many tokens"
+        lacking = f"{match} = {int(_class_labels(batch, match)[~same.any(1)][0])}" if match else "as many tokens"
         raise InputError(f"{source.name} has no sequence with {lacking}; take a larger one or match nothing")
     same = same & reaches
     if not same.any(1).all():
@@ -179,7 +183,7 @@ def _draw(source: Named[Batch], batch: Batch, match: str | None, seed: int) -> I
     return torch.multinomial(same.double(), 1, generator=stream)[:, 0]
 
 
-def _class(batch: Batch, latent: str) -> Int[Tensor, " batch"]:
+def _class_labels(batch: Batch, latent: str) -> Int[Tensor, " batch"]:
     one_of("the latent that classes are of", latent, batch.latents)
     values = batch.latents[latent].cpu()
     if values.shape != (len(batch),):
@@ -210,22 +214,22 @@ def _inside(basis: Named[Tensor], vectors: Float[Tensor, "... width"]) -> Float[
     return vectors @ back @ rows
 
 
-def _from_source(patch: Patch, activation: Tensor, rows: slice | None) -> tuple[Tensor, Bool[Tensor, "rows ..."]]:
+def _patch_values(patch: Patch, activation: Tensor, rows: slice | None) -> tuple[Tensor, Bool[Tensor, "rows ..."]]:
     """The values that a patch writes, from the activation on its source, and a mask of where it writes nothing."""
     if patch.at is None:
         return activation, torch.zeros((1,) * activation.ndim, dtype=torch.bool)
     n_pos = activation.shape[1]
-    pos = _place(patch.at, patch.source, n_pos).to(activation.device)
+    pos = _source_positions(patch.at, patch.source, n_pos).to(activation.device)
     pos = pos if rows is None else pos[rows]
     at_place = activation[torch.arange(len(pos), device=pos.device), pos.clamp(min=0)][:, None]
     return at_place, (pos < 0).view(-1, *(1,) * (activation.ndim - 1))
 
 
-def _place(at: int | str, source: Named[Batch], n_pos: int) -> Int[Tensor, " batch"]:
+def _source_positions(at: int | str, source: Named[Batch], n_pos: int) -> Int[Tensor, " batch"]:
     """A position for every row of the source; below 0 means none."""
     if isinstance(at, int):
         in_range(f"at, a position in {source.name}", at, -n_pos, n_pos - 1)
         return torch.full((len(source.value),), at % n_pos)
-    pos = _class(source.value, at)
+    pos = _class_labels(source.value, at)
     in_range(f"latent {at} as a position", int(pos.max()), -n_pos, n_pos - 1)
     return pos

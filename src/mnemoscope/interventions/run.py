@@ -29,12 +29,12 @@ from mnemoscope.core.intervention import (
 )
 from mnemoscope.core.protocols import HookedModel, evaluation_mode, has_linear_attention
 from mnemoscope.core.site import Edge, ParamSite, Site
-from mnemoscope.interventions.edge_states import edges_changed
-from mnemoscope.interventions.graph import check_exists, layout
-from mnemoscope.interventions.reading import logits_directly
-from mnemoscope.interventions.recordings import Recordings, results
-from mnemoscope.interventions.replacements import Replacer, change, region
-from mnemoscope.interventions.writing import Hook, check_written, writing
+from mnemoscope.interventions.edge_states import change_edges
+from mnemoscope.interventions.graph import check_exists, lay_out_edges
+from mnemoscope.interventions.reading import logits_by_engine
+from mnemoscope.interventions.recordings import Recordings, head_results
+from mnemoscope.interventions.replacements import Replacer, make_replacer, region
+from mnemoscope.interventions.writing import Hook, check_written, complete_hooks
 
 
 @torch.no_grad()
@@ -52,7 +52,7 @@ def run_with(
     stream `resample`. Pass `recordings` of the same model where several runs take values from the same batches. Raises
     InputError where a site does not exist in the model, or a source does not fit the batch.
     """
-    with intervened(model, batch, interventions, seed=seed, recordings=recordings):
+    with intervene(model, batch, interventions, seed=seed, recordings=recordings):
         return model(batch.inputs)
 
 
@@ -74,12 +74,12 @@ def run_at(
     inputs = batch.inputs if rows is None else batch.inputs[rows]
     keeps_weights = not any(isinstance(i.site, ParamSite) for i in interventions)
     starts = recordings.starts if recordings is not None and keeps_weights else None
-    with intervened(model, batch, interventions, rows=rows, seed=seed, recordings=recordings):
-        return logits_directly(model, inputs, where, starts=starts)
+    with intervene(model, batch, interventions, rows=rows, seed=seed, recordings=recordings):
+        return logits_by_engine(model, inputs, where, starts=starts)
 
 
 @contextmanager
-def intervened(
+def intervene(
     model: HookedModel,
     batch: Batch,
     interventions: Sequence[Intervention],
@@ -105,25 +105,25 @@ def intervened(
         raise InputError("a knockout sets scores to minus infinity; attention has no softmax here: zero the pattern")
     for _, site in placed:
         check_exists(model, site)
-    at = layout(model, [edge for _, edge in on_edges]) if on_edges else None
+    at = lay_out_edges(model, [edge for _, edge in on_edges]) if on_edges else None
     for _, site in placed:
         check_written(model, site.kind, [site.layer])
     recordings = Recordings(model) if recordings is None else recordings
     recordings.prepare((i.source, site) for i, site in placed if isinstance(i, Mean | Resample | Patch))
     part = batch if rows is None else batch.select(rows)
 
-    def changing(i: AtSite) -> Replacer:
-        return change(i, batch, recordings, seed, rows=rows)
+    def replacer(i: AtSite) -> Replacer:
+        return make_replacer(i, batch, recordings, seed, rows=rows)
 
-    hooks = [hook for i, site in at_sites for hook in _hooks(model, part, site, changing(i))]
+    hooks = [hook for i, site in at_sites for hook in _hooks(model, part, site, replacer(i))]
     with ExitStack() as stack:
         stack.enter_context(evaluation_mode(model))
-        stack.enter_context(changed_weights(model, at_weights))
+        stack.enter_context(change_weights(model, at_weights))
         if at is not None:
-            changes = [_changed(edge.written, part, changing(i)) for i, edge in on_edges]
-            before, after = stack.enter_context(edges_changed(model, at, changes))
+            changes = [_changed(edge.written, part, replacer(i)) for i, edge in on_edges]
+            before, after = stack.enter_context(change_edges(model, at, changes))
             hooks = [*before, *hooks, *after]
-        hooks = stack.enter_context(writing(model, hooks))
+        hooks = stack.enter_context(complete_hooks(model, hooks))
         stack.enter_context(model.hooks(fwd_hooks=hooks))
         yield
 
@@ -146,7 +146,7 @@ def _hooks(model: HookedModel, batch: Batch, site: Site, new: Replacer) -> list[
     layer, seen = site.layer, []
 
     def see(z: Tensor, hook: Any) -> None:
-        seen[:] = [results(model, layer, z)]
+        seen[:] = [head_results(model, layer, z)]
 
     def add(attn_out: Tensor, hook: Any) -> Tensor:
         difference = changed(seen[0]) - seen[0]
@@ -167,7 +167,7 @@ class Decompositions:
         self._kept: dict[ParamSite, tuple[Tensor, Factors]] = {}
 
     @torch.no_grad()
-    def of(self, site: ParamSite, matrix: Float[Tensor, "*head row column"]) -> Factors:
+    def factors(self, site: ParamSite, matrix: Float[Tensor, "*head row column"]) -> Factors:
         """The factors of the matrix at a site, or of one matrix per head."""
         if site not in self._kept or not torch.equal(self._kept[site][0], matrix):
             left, size, right = torch.linalg.svd(matrix, full_matrices=False)
@@ -182,7 +182,7 @@ def weight_at(model: HookedModel, site: ParamSite) -> Tensor:
 
 
 @contextmanager
-def changed_weights(
+def change_weights(
     model: HookedModel, interventions: Sequence[AtWeight], *, decompositions: Decompositions | None = None
 ) -> Iterator[None]:
     """Change weights within a block, in the order given.
@@ -232,6 +232,6 @@ def _truncated(matrix: Tensor, site: ParamSite, rank: int, top: bool, decomposit
     full = min(matrix.shape[-2:])
     if (rank >= full) if top else (rank == 0):
         return matrix
-    left, size, right = decompositions.of(site, matrix)
+    left, size, right = decompositions.factors(site, matrix)
     chosen = slice(None, rank) if top else slice(rank, None)
     return (left[..., chosen] * size[..., None, chosen]) @ right[..., chosen, :]

@@ -22,14 +22,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mnemoscope.core.site import BY_NEURON, EMBEDDINGS, SHARED, THROUGH, Edge, Kind, Position, Site, Through
-from mnemoscope.engine.block import Attention, Block, Past, joined_past
+from mnemoscope.engine.block import Attention, Block, Past, join_past
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.graph import layout
-from mnemoscope.interventions.measurement import Chunk, Patched, Plan, Question, recorded_plan
+from mnemoscope.interventions.graph import lay_out_edges
+from mnemoscope.interventions.measurement import Chunk, PatchedLogits, Plan, SweepQuestion, plan_recorded_runs
 from mnemoscope.interventions.recordings import Place, RecordedRun, record_engine_run
-from mnemoscope.interventions.replacements import positions
+from mnemoscope.interventions.replacements import position_mask
 
-Positions = Mapping[Position, Bool[Tensor, "rows pos"]]
+PositionMasks = Mapping[Position, Bool[Tensor, "rows pos"]]
 """Masks of the positions that edges name: a row for each prompt, or one row for all."""
 WriterAt = tuple[Site, Position | None]
 """A writer, and where what it wrote counts."""
@@ -61,7 +61,7 @@ class Stream:
     read: Int[Tensor, " read"]
 
     @staticmethod
-    def of(weights: Transformer, base: RecordedRun, read: Int[Tensor, " read"]) -> "Stream":
+    def from_run(weights: Transformer, base: RecordedRun, read: Int[Tensor, " read"]) -> "Stream":
         """Lay out the keys and values of a run."""
         past = []
         for index, block in enumerate(weights.blocks):
@@ -70,11 +70,11 @@ class Stream:
         return Stream(weights=weights, base=base, past=past, read=read.to(weights.b_u.device))
 
 
-def continued_plan(
-    question: Question,
+def plan_continued_runs(
+    question: SweepQuestion,
     weights: Transformer,
     places: Collection[Place],
-    patched: Callable[[Stream, Chunk[RecordedRun], Callable[[int], int]], Iterator[Patched]],
+    patched: Callable[[Stream, Chunk[RecordedRun], Callable[[int], int]], Iterator[PatchedLogits]],
     size: Callable[[int], int],
 ) -> Plan[RecordedRun]:
     """Plan cells that are continued from the changed stream, within the budget.
@@ -83,16 +83,16 @@ def continued_plan(
     cells to run at once by their first position. `size` gives the bytes of one cell and prompt by that position.
     """
 
-    def within(chunk: Chunk[RecordedRun], room: int) -> Iterator[Patched]:
+    def within(chunk: Chunk[RecordedRun], room: int) -> Iterator[PatchedLogits]:
         at_once = min(room, question.best_bytes) // len(chunk.batch)
-        run = Stream.of(weights, chunk.base, question.read)
+        run = Stream.from_run(weights, chunk.base, question.read)
         return patched(run, chunk, lambda start: max(1, at_once // size(start)))
 
     record, copied = partial(record_engine_run, weights, places=places, read=question.read), weights.copied_bytes
-    return recorded_plan(question, places, record, within, method="stream", copied=copied, at_work=size(0))
+    return plan_recorded_runs(question, places, record, within, method="stream", copied=copied, working_bytes=size(0))
 
 
-def entry(weights: Transformer, kind: Kind, layer: int | None) -> tuple[int, Place]:
+def entry_point(weights: Transformer, kind: Kind, layer: int | None) -> tuple[int, Place]:
     """The point (as numbered in `engine.transformer`) at which a patch changes the stream, and the stream there."""
     layer = layer or 0
     if kind in _BEFORE:
@@ -103,23 +103,23 @@ def entry(weights: Transformer, kind: Kind, layer: int | None) -> tuple[int, Pla
 
 
 @torch.no_grad()
-def plan_edges(question: Question, edges: Sequence[Edge], *, direct: bool = False) -> Plan[RecordedRun] | str:
+def plan_edges(question: SweepQuestion, edges: Sequence[Edge], *, direct: bool = False) -> Plan[RecordedRun] | str:
     """Plan to patch edges one at a time the fast way; or say, in words, why that is not open."""
-    layout(question.model, edges)
+    lay_out_edges(question.model, edges)
     if isinstance(weights := question.weights, str):
         return weights
-    recorded = places(weights)
+    recorded = edge_places_to_record(weights)
     named = {edge.pos for edge in edges if edge.pos is not None}
 
-    def patched(run: Stream, chunk: Chunk[RecordedRun], n_cells: Callable[[int], int]) -> Iterator[Patched]:
-        where = {pos: positions(pos, chunk.batch) for pos in named}
-        one_by_one = EachEdge(run=run, source=chunk.source, edges=edges, positions=where, direct=direct)
-        return one_by_one.patched(n_cells)
+    def patched(run: Stream, chunk: Chunk[RecordedRun], n_cells: Callable[[int], int]) -> Iterator[PatchedLogits]:
+        where = {pos: position_mask(pos, chunk.batch) for pos in named}
+        one_by_one = EdgePatching(run=run, source=chunk.source, edges=edges, positions=where, direct=direct)
+        return one_by_one.patched_logits(n_cells)
 
-    return continued_plan(question, weights, recorded, patched, question.sizes.edge)
+    return plan_continued_runs(question, weights, recorded, patched, question.sizes.edge_bytes)
 
 
-def places(weights: Transformer) -> set[Place]:
+def edge_places_to_record(weights: Transformer) -> set[Place]:
     """The places to record in both runs."""
     kinds: tuple[Kind, ...] = ("resid_pre", "q", "k", "v", "z", "resid_post")
     if weights.has_mlp:
@@ -165,7 +165,7 @@ class ChangedInputs:
         readers: Sequence[int | None],
     ) -> Float[Tensor, "edge prompt seen d_model"]:
         """The stream after attention for edges from the writers in `rows`; each of `readers` has changed its z."""
-        stream = self._stream(entry(self.run.weights, "z", self.layer)[1][0])
+        stream = self._stream(entry_point(self.run.weights, "z", self.layer)[1][0])
         each = stream.flatten(0, 1).expand(len(rows), -1, -1)
         z = changes[list(rows), :, list(readers)].flatten(1, 2)
         w_o = self._attn.w_o.reshape(changes.shape[2], -1, stream.shape[-1])
@@ -180,9 +180,9 @@ class ChangedInputs:
             q = self._projected(self._seen(self._normed), "q")
         if through in ("k", None):
             own = attn.rotate(self._projected(self._normed, "k"), slice(self.start, k.shape[-2]))
-            k = joined_past(past.k, own)
+            k = join_past(past.k, own)
         if through in ("v", None):
-            v = joined_past(past.v, self._projected(self._normed, "v"))
+            v = join_past(past.v, self._projected(self._normed, "v"))
         q = attn.rotate(q, self.seen)
         n_writers = len(self.change)
         q, k, v = (x.expand(n_writers, -1, -1, -1, -1) for x in (q, k, v))
@@ -193,7 +193,7 @@ class ChangedInputs:
     def _projected(
         self, normed: Float[Tensor, "writer prompt some d_model"], through: Through
     ) -> Float[Tensor, "writer prompt some_heads some d_head"]:
-        return self._attn.heads(F.linear(normed, *self._attn.into(through)))
+        return self._attn.heads(F.linear(normed, *self._attn.input_projection(through)))
 
     @property
     def _block(self) -> Block:
@@ -216,22 +216,22 @@ class ChangedInputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EachEdge:
+class EdgePatching:
     """Edges patched each by itself; `direct`: only the logits read what the reader then writes."""
 
     run: Stream
     source: RecordedRun
     edges: Sequence[Edge]
-    positions: Positions
+    positions: PositionMasks
     direct: bool
 
     @torch.no_grad()
-    def patched(self, n_cells: Callable[[int], int]) -> Iterator[Patched]:
+    def patched_logits(self, n_cells: Callable[[int], int]) -> Iterator[PatchedLogits]:
         """Logits of every edge that changes anything; `n_cells` says how many of one first position run at once."""
         n_pos = self.run.base["resid_pre", 0].shape[1]
         for (start, reader), own in sorted(self._grouped().items()):
             read = self.run.read[self.run.read >= start]
-            seen = read if self._ends_at(reader) else torch.arange(start, n_pos, device=read.device)
+            seen = read if self._has_no_readers(reader) else torch.arange(start, n_pos, device=read.device)
             size = n_cells(n_pos - len(seen))
             for some in _chunks(list(own), n_cells(start)):
                 change = torch.stack([self._change(carried)[:, start:] for carried in some])
@@ -239,9 +239,9 @@ class EachEdge:
                 cells = [(number, row) for row, carried in enumerate(some) for number in own[carried]]
                 for numbers, residual in self._changed_streams(inputs, reader[1], cells, size):
                     logits = self._logits(residual, reader, read)
-                    yield Patched(cells=numbers, first=len(self.run.read) - len(read), logits=logits)
+                    yield PatchedLogits(cells=numbers, first=len(self.run.read) - len(read), logits=logits)
 
-    def _ends_at(self, reader: ReaderKind) -> bool:
+    def _has_no_readers(self, reader: ReaderKind) -> bool:
         """True if no other part reads what the reader writes."""
         return self.direct or reader[0] == len(self.run.weights.blocks) - 1
 
@@ -253,7 +253,7 @@ class EachEdge:
         for number, edge in enumerate(self.edges):
             where, reader = differing[edge.writer, edge.pos], self._reader(edge)
             by_position = reader[1] in ("mlp_out", "resid_post") or edge.through == "q"
-            if by_position and self._ends_at(reader):
+            if by_position and self._has_no_readers(reader):
                 where = where[torch.isin(where, self.run.read)]
             if len(where) and where[0] <= self.run.read[-1]:
                 own = groups.setdefault((int(where[0]), reader), {})
@@ -287,14 +287,16 @@ class EachEdge:
     ) -> Float[Tensor, "edge prompt read d_vocab"]:
         """Logits of edges whose reader has changed the stream."""
         run, (layer, kind) = self.run, reader
-        point, place = entry(run.weights, kind, layer)
+        point, place = entry_point(run.weights, kind, layer)
         end = 2 * len(run.weights.blocks)
         if self.direct:
             residual += (run.base["resid_post", end // 2 - 1] - run.base[place])[:, read]
-            return run.weights.ended(residual, 0)
-        if self._ends_at(reader):
-            return run.weights.ended(residual, len(residual) if point < end else 0)
-        return run.weights.resumed(residual, [0] * point + [len(residual)] * (end + 1 - point), run.past, read)
+            return run.weights.finish_from_stream(residual, 0)
+        if self._has_no_readers(reader):
+            return run.weights.finish_from_stream(residual, len(residual) if point < end else 0)
+        return run.weights.resume_from_stream(
+            residual, [0] * point + [len(residual)] * (end + 1 - point), run.past, read
+        )
 
     def _change(self, carried: WriterAt) -> Float[Tensor, "prompt pos d_model"]:
         """A writer's output in the other run minus that in this one; 0 at positions that the edge leaves out."""

@@ -25,10 +25,10 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import HookedModel, bare
+from mnemoscope.core.protocols import HookedModel, without_hooks
 from mnemoscope.core.runtime import memoize
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS, Kind, Site
-from mnemoscope.interventions.recordings import check_numbers
+from mnemoscope.interventions.recordings import check_no_nan
 
 Hook = tuple[str, Callable[..., Any]]
 Layers = frozenset[int | None]
@@ -62,22 +62,22 @@ def check_written(model: HookedModel, kind: Kind, layers: Collection[int | None]
 
 
 @contextmanager
-def writing(model: HookedModel, hooks: Sequence[Hook]) -> Iterator[list[Hook]]:
+def complete_hooks(model: HookedModel, hooks: Sequence[Hook]) -> Iterator[list[Hook]]:
     """Within the block, a change that these hooks make at `resid_mid` also reaches the residual stream.
 
     It is added to the stream after the MLP, before any hook on the model there. A HookedTransformer needs no addition.
     Yields the hooks to put on the model.
     """
     found = [_MIDDLE.fullmatch(name) for name, _ in hooks]
-    passed = bypassed(model, {int(match[1]) for match in found if match})
+    passed = bypassed_layers(model, {int(match[1]) for match in found if match})
     with ExitStack() as stack:
         yield [
-            (name, _completed(model, int(match[1]), hook, stack) if match and int(match[1]) in passed else hook)
+            (name, _complete_hook(model, int(match[1]), hook, stack) if match and int(match[1]) in passed else hook)
             for match, (name, hook) in zip(found, hooks, strict=True)
         ]
 
 
-def bypassed(model: HookedModel, layers: Collection[int | None]) -> Layers:
+def bypassed_layers(model: HookedModel, layers: Collection[int | None]) -> Layers:
     """The layers whose `resid_mid` only the MLP reads, while the stream goes past it to `resid_post`."""
     return _ignored(model, "resid_mid", completed=False) & {*layers} if layers and not is_classic(model) else Layers()
 
@@ -88,7 +88,7 @@ def is_classic(model: HookedModel) -> bool:
     return point is not None and point.name == "blocks.0.hook_resid_pre"
 
 
-def _completed(model: HookedModel, layer: int, write: Callable[..., Any], stack: ExitStack) -> Callable[..., Any]:
+def _complete_hook(model: HookedModel, layer: int, write: Callable[..., Any], stack: ExitStack) -> Callable[..., Any]:
     """Wrap the hook at `resid_mid` of a layer so that the stream gets its change too, until the stack is closed."""
     changes: list[Tensor] = []
 
@@ -122,16 +122,16 @@ def _ignored(model: HookedModel, kind: Kind, *, completed: bool) -> Layers:
         for layer, row in rows.items()
     ]
     wanted = {f"blocks.{layer}.{end}" for layer in layers for end in _SEEN.get(kind, ())} & {*model.hook_dict}
-    with bare(model), ExitStack() as stack:
+    with without_hooks(model), ExitStack() as stack:
         if completed:
             hooks = [
-                (name, _completed(model, layer or 0, hook, stack))
+                (name, _complete_hook(model, layer or 0, hook, stack))
                 for layer, (name, hook) in zip(rows, hooks, strict=True)
             ]
         noted: list[Hook] = [(name, lambda x, hook, name=name: seen.update({name: x})) for name in wanted]
         logits = model.run_with_hooks(tokens, fwd_hooks=[*hooks, *noted])
     ignored = Layers(layer for layer, row in rows.items() if not _has_effect(kind, layer, row, seen, logits))
-    check_numbers(logits[0])
+    check_no_nan(logits[0])
     return ignored
 
 

@@ -39,7 +39,7 @@ _ATTENTION = "blocks.*.attn.[Wb]_*"
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_deprecation() -> Iterator[None]:
     """TransformerLens 3.9 announces the end of HookedTransformer in 4.0 at every construction."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -60,7 +60,7 @@ class ReadIn(nn.Module):
         return vectors @ self.W_E
 
 
-class Places(nn.Module):
+class VectorPositions(nn.Module):
     """The positional embedding of a model that reads vectors."""
 
     def __init__(self, weight: nn.Parameter):
@@ -117,21 +117,21 @@ def from_configuration(
     arguments = {**config, "dtype": getattr(torch, config["dtype"]), "device": str(usable_device(device))}
     vectors, linear = arguments.pop(VECTORS, False), arguments.pop(LINEAR, False)
     kinds: Any = (own_transformer, own_config) if own else (lens, lens)
-    with quiet():
+    with silence_deprecation():
         settings = kinds[1].HookedTransformerConfig.from_dict(arguments)
         model = kinds[0].HookedTransformer(settings, move_to_device=True)
     if vectors:
         weights = dict(model.named_parameters())
         model.add_module("embed", ReadIn(weights["embed.W_E"]))
-        model.add_module("pos_embed", Places(weights["pos_embed.W_pos"]))
+        model.add_module("pos_embed", VectorPositions(weights["pos_embed.W_pos"]))
     for layer, block in enumerate(model.blocks if linear else ()):
-        block.add_module("attn", linearised(block.attn, layer))
+        block.add_module("attn", linearise(block.attn, layer))
     if vectors or linear:
         model.setup()
     return model
 
 
-def untrained(spec: RunSpec, *, device: torch.device | str = "cpu", own: bool = False) -> HookedTransformer:
+def build_untrained(spec: RunSpec, *, device: torch.device | str = "cpu", own: bool = False) -> HookedTransformer:
     """The model that a run starts from; `own` as for `from_configuration`."""
     task = spec.task
     d_output = task.d_output if isinstance(task, VectorTask) else None
@@ -183,7 +183,7 @@ def build(
     return model.to(device, print_details=False)
 
 
-def _as_memory(name: str, value: Tensor, draws: torch.Generator, _: ModelSpec) -> None:
+def _init_memory(name: str, value: Tensor, draws: torch.Generator, _: ModelSpec) -> None:
     """Set a parameter as the simplified transformer of Bietti et al. 2023 starts with it."""
     if name.endswith("W_Q"):
         value.copy_(torch.eye(value.shape[-1]))
@@ -193,13 +193,13 @@ def _as_memory(name: str, value: Tensor, draws: torch.Generator, _: ModelSpec) -
         value.uniform_(-1, 1, generator=draws).div_(math.sqrt(value.shape[-2] if value.ndim > 1 else 1))
 
 
-def _as_normal(name: str, value: Tensor, draws: torch.Generator, _: ModelSpec) -> None:
+def _init_normal(name: str, value: Tensor, draws: torch.Generator, _: ModelSpec) -> None:
     """Set a parameter as the models of Nichani et al. 2025 start with it: of unit norm, roughly, in what it reads."""
     width = value.shape[0 if name.endswith((".W_in", ".W_out", ".W_U")) else -1]
     value.normal_(generator=draws).div_(math.sqrt(width))
 
 
-def _as_one_hot(name: str, value: Tensor, *_: object) -> None:
+def _init_one_hot(name: str, value: Tensor, *_: object) -> None:
     """Set a parameter so that every token has a separate dimension and attention starts at almost nothing."""
     if name.endswith((".W_E", ".W_U", ".W_K", ".W_V")):
         value.copy_(torch.eye(*value.shape[-2:]))
@@ -207,13 +207,13 @@ def _as_one_hot(name: str, value: Tensor, *_: object) -> None:
         value.fill_(1e-5)
 
 
-def _as_scaled(name: str, value: Tensor, _: torch.Generator, spec: ModelSpec) -> None:
+def _init_scaled(name: str, value: Tensor, _: torch.Generator, spec: ModelSpec) -> None:
     """Scale what writes to the residual stream as Radford et al. 2019 do: by one over the root of how often that is."""
     if name.endswith((".W_O", ".W_out")):
         value.div_(math.sqrt(spec.n_layers * (2 if spec.mlp else 1)))
 
 
-_INITIALISED = {"memories": _as_memory, "normal": _as_normal, "one-hot": _as_one_hot, "gpt2-scaled": _as_scaled}
+_INITIALISED = {"memories": _init_memory, "normal": _init_normal, "one-hot": _init_one_hot, "gpt2-scaled": _init_scaled}
 
 
 def zero_patterns(spec: ModelSpec) -> tuple[str, ...]:
@@ -233,7 +233,7 @@ def zero_patterns(spec: ModelSpec) -> tuple[str, ...]:
     )
 
 
-def held(spec: ModelSpec) -> tuple[str, ...]:
+def held_patterns(spec: ModelSpec) -> tuple[str, ...]:
     """Patterns of the parameters that training leaves as they are: those at zero, and frozen embeddings.
 
     Of a one-hot model W_Q, W_K and W_V too: queries ask with their bias, and one matrix says what is written.
@@ -249,12 +249,12 @@ def matching_names(patterns: Iterable[str], names: Iterable[str]) -> frozenset[s
     return frozenset(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
-def parameters(model: HookedTransformer) -> dict[str, Tensor]:
+def detached_parameters(model: HookedTransformer) -> dict[str, Tensor]:
     """Detached copies of the model's parameters, without its buffers."""
     return {name: value.detach().clone() for name, value in model.named_parameters()}
 
 
-def folded(model: HookedTransformer) -> HookedTransformer:
+def fold_normalisation(model: HookedTransformer) -> HookedTransformer:
     """A copy whose normalisations only centre and divide; the original stays as it is.
 
     Gains and biases of the normalisations are folded into the weights that read. The weights that write are centred,
@@ -324,7 +324,7 @@ def _linear(kind: type) -> type:
 
 
 @torch.no_grad()
-def linearised(attention: Any, layer: int) -> Any:
+def linearise(attention: Any, layer: int) -> Any:
     """Linear attention with the parameters of softmax attention."""
     result = _linear(type(attention))(attention.cfg, layer_id=layer)
     for name, parameter in attention.named_parameters():

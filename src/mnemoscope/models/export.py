@@ -174,7 +174,7 @@ model = GPT2LMHeadModel.from_pretrained("transformers")
 _TAGS = ("mechanistic-interpretability", "transformer-lens", "mnemoscope")
 
 
-def card(run: Run, step: int, *, plain: bool, against: Sequence[str]) -> str:
+def model_card(run: Run, step: int, *, plain: bool, against: Sequence[str]) -> str:
     """A model card in Markdown of a run at a checkpoint.
 
     `plain` models fit a `HookedTransformer` of TransformerLens 3.9 alone. `against` gives the reasons why GPT-2's
@@ -255,5 +255,5 @@ def export_run(run: Run, place: Path, *, step: int | None = None) -> list[str]:
     if not against:
         disable_progress_bar()
         as_gpt2(model).save_pretrained(place / GPT2)
-    write_atomically(place / CARD, card(run, step, plain=not own, against=against).encode())
+    write_atomically(place / CARD, model_card(run, step, plain=not own, against=against).encode())
     return sentences

@@ -51,7 +51,7 @@ def user_cache() -> Path:
     return (base if base.is_absolute() else Path.home() / ".cache") / "mnemoscope"
 
 
-ALWAYS = ("step", "train_loss", "test_loss")
+COMMON_METRICS = ("step", "train_loss", "test_loss")
 """The names that every line holds, whatever the task."""
 
 
@@ -67,7 +67,7 @@ def read_progress(file: Path, *, finished: bool) -> list[dict[str, float]]:
     if not lines:
         raise _damaged(file, "holds no whole line")
     entries = [_entry(file, number, line) for number, line in enumerate(lines, start=1)]
-    expected = dict.fromkeys([*ALWAYS, *entries[0]])
+    expected = dict.fromkeys([*COMMON_METRICS, *entries[0]])
     for number, entry in enumerate(entries, start=1):
         if missing := [name for name in expected if name not in entry]:
             raise _damaged(file, f"line {number} lacks {', '.join(missing)}")
@@ -101,9 +101,9 @@ if TYPE_CHECKING:
 else:
     filelock = lazy_loader.load("filelock")  # a list of commands does not wait for it
 
-NAME = ".lock"
-HOLDER = ".holder"
-PATIENCE = 0.5
+LOCK_FILE = ".lock"
+HOLDER_FILE = ".holder"
+LOCK_PATIENCE = 0.5
 """Seconds in which a process that only tests the lock has released it again."""
 LEASE = 120.0
 """Seconds after which a holder on another machine that shows no life is taken for dead."""
@@ -116,7 +116,7 @@ class RunHeldError(InputError):
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldDirectory:
     """A run directory that is held."""
 
     path: Path
@@ -135,21 +135,21 @@ class Held:
                 self.lost.set()
                 return
             with contextlib.suppress(OSError):  # told by whatever is written next
-                os.utime(self.path / HOLDER)
+                os.utime(self.path / HOLDER_FILE)
 
 
 @contextlib.contextmanager
-def hold(path: Path) -> Iterator[Held]:
+def hold_directory(path: Path) -> Iterator[HeldDirectory]:
     """Hold a run directory for this process; raises RunHeldError where another process holds it."""
     with _locked_here(path) as decided_here:
-        if elsewhere := _alive(path, here=not decided_here):
+        if elsewhere := _machine_of_live_holder(path, here=not decided_here):
             raise RunHeldError(
                 f"{path} is being trained on {elsewhere}; wait for it or choose another; if that machine is gone, its "
                 f"claim ends after {LEASE:.0f} seconds"
             )
-        held = Held(path)
+        held = HeldDirectory(path)
         content = {"host": socket.gethostname(), "pid": os.getpid(), "token": held.token}
-        write_atomically(path / HOLDER, json.dumps(content).encode(), shared=True)
+        write_atomically(path / HOLDER_FILE, json.dumps(content).encode(), shared=True)
         signs = threading.Thread(target=held._show_life, daemon=True, name=f"holds {path}")
         signs.start()
         try:
@@ -158,15 +158,15 @@ def hold(path: Path) -> Iterator[Held]:
             held.released.set()
             signs.join()
             if _holder(path).get("token") == held.token:
-                (path / HOLDER).unlink(missing_ok=True)
+                (path / HOLDER_FILE).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def _locked_here(path: Path) -> Iterator[bool]:
     """Hold the lock that other processes of this machine see; False where the file system has no locks."""
-    lock = filelock.FileLock(path / NAME)
+    lock = filelock.FileLock(path / LOCK_FILE)
     try:
-        lock.acquire(timeout=PATIENCE)
+        lock.acquire(timeout=LOCK_PATIENCE)
     except filelock.Timeout:
         raise RunHeldError(f"{path} is being trained by another process; wait for it or choose another") from None
     except NotImplementedError:
@@ -180,20 +180,20 @@ def _locked_here(path: Path) -> Iterator[bool]:
 
 def is_held(path: Path) -> bool:
     """True if a process trains the run in that directory now; False where that cannot be found out."""
-    if not (path / NAME).exists():
+    if not (path / LOCK_FILE).exists():
         return False
     try:
-        with filelock.FileLock(path / NAME).acquire(blocking=False):
-            return bool(_alive(path))
+        with filelock.FileLock(path / LOCK_FILE).acquire(blocking=False):
+            return bool(_machine_of_live_holder(path))
     except filelock.Timeout:
         return True
     except NotImplementedError:
-        return bool(_alive(path, here=True))
+        return bool(_machine_of_live_holder(path, here=True))
     except OSError:  # a directory that may only be read
         return False
 
 
-def _alive(path: Path, *, here: bool = False) -> str:
+def _machine_of_live_holder(path: Path, *, here: bool = False) -> str:
     """The machine on which a process showed not long ago that it holds the directory; empty: there is none.
 
     `here` allows this machine. A process here would hold a lock where there are locks, so one that is only written down
@@ -203,8 +203,8 @@ def _alive(path: Path, *, here: bool = False) -> str:
     if "host" not in holder or (holder["host"] == socket.gethostname() and not here):
         return ""
     try:
-        (path / NAME).touch()  # as old as a sign of life that was given just now
-        age = (path / NAME).stat().st_mtime - (path / HOLDER).stat().st_mtime
+        (path / LOCK_FILE).touch()  # as old as a sign of life that was given just now
+        age = (path / LOCK_FILE).stat().st_mtime - (path / HOLDER_FILE).stat().st_mtime
     except OSError:
         return ""
     return str(holder["host"]) if age < LEASE else ""
@@ -212,7 +212,7 @@ def _alive(path: Path, *, here: bool = False) -> str:
 
 def _holder(path: Path) -> dict[str, object]:
     try:
-        content = json.loads((path / HOLDER).read_text())
+        content = json.loads((path / HOLDER_FILE).read_text())
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.files import is_held, read_progress
-from mnemoscope.models.zoo import shipped
+from mnemoscope.models.zoo import unpack_word
 
 if TYPE_CHECKING:
     from mnemoscope.core.specification import RunSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Glance:
+class RunSummary:
     """A run directory with its progress."""
 
     path: Path
@@ -82,7 +82,7 @@ class Glance:
         return values[-1] if values else None
 
 
-def glance(path: Path, *, checked: bool = False) -> tuple[list[Glance], dict[Path, str]]:
+def summarise_runs(path: Path, *, checked: bool = False) -> tuple[list[RunSummary], dict[Path, str]]:
     """The runs at or below a directory, or of a word such as `zoo:<configuration>`; there may be none.
 
     Returns the runs by configuration and seed, and directories of others, with the reason why they cannot be read.
@@ -91,7 +91,7 @@ def glance(path: Path, *, checked: bool = False) -> tuple[list[Glance], dict[Pat
     found, unreadable = [], {}
     for folder in run_folders(path):
         try:
-            run = _of(folder)
+            run = _summarise(folder)
             key = run.label if checked else f"{run.preset}-{run.recipe}"
             found.append((key, run.seed, run))
         except (InputError, OSError) as error:
@@ -101,11 +101,11 @@ def glance(path: Path, *, checked: bool = False) -> tuple[list[Glance], dict[Pat
 
 def run_folders(path: str | Path) -> list[Path]:
     """The run directories at or below a directory, or of a word for runs of the zoo."""
-    folders = shipped(path)
+    folders = unpack_word(path)
     return [file.parent for file in sorted(Path(path).rglob("run.json"))] if folders is None else folders
 
 
-def nothing_in(path: Path) -> InputError:
+def no_runs_error(path: Path) -> InputError:
     """The message about a place without runs."""
     return InputError(f"{path} is no run directory and holds none with a checkpoint; `mnemoscope train` makes one")
 
@@ -139,7 +139,7 @@ def checkpoint_steps(folder: Path) -> tuple[int, ...]:
     return tuple(sorted(int(name) for name in names if name.isdecimal()))
 
 
-def _of(folder: Path) -> Glance:
+def _summarise(folder: Path) -> RunSummary:
     """The run in a directory; raises InputError or OSError where its run.json cannot be read."""
     content = read_run_file(folder)
     try:
@@ -156,7 +156,7 @@ def _of(folder: Path) -> Glance:
             lines = read_progress(log, finished=finished)
     except (InputError, OSError) as error:
         problem = str(error)
-    return Glance(
+    return RunSummary(
         path=folder,
         content=content,
         preset=preset,

@@ -26,12 +26,12 @@ from mnemoscope.core.html import html_table
 from mnemoscope.core.presets import PRESETS, label_of
 from mnemoscope.core.specification import TASKS, RunSpec
 from mnemoscope.core.version import __version__
-from mnemoscope.models.building import untrained, usable_device
+from mnemoscope.models.building import build_untrained, usable_device
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact, weights_digest
 from mnemoscope.models.files import read_progress, write_atomically
-from mnemoscope.models.glance import checkpoint_steps, nothing_in, read_run_file, run_folders
+from mnemoscope.models.glance import checkpoint_steps, no_runs_error, read_run_file, run_folders
 from mnemoscope.models.lens import HookedTransformer
-from mnemoscope.models.zoo import shipped
+from mnemoscope.models.zoo import unpack_word
 
 COMPACT = ".compact.safetensors"
 """The end of the name of a compact checkpoint."""
@@ -127,7 +127,7 @@ class Run:
 
     def untrained(self, *, own: bool = False) -> HookedTransformer:
         """The same architecture and seed before training, built anew (a control); `own`: as `hooked`."""
-        return untrained(self.spec, own=own).eval()
+        return build_untrained(self.spec, own=own).eval()
 
     def metrics(self) -> xr.Dataset:
         """Training progress: one variable a metric, along `step`.
@@ -221,7 +221,7 @@ def open_run(path: str | Path) -> Run:
 
     Raises InputError where the directory is no run, its run.json cannot be read, or the word names no run or several.
     """
-    found = shipped(path)
+    found = unpack_word(path)
     if found is None:
         return _read(Path(path))
     if len(found) > 1:
@@ -234,10 +234,10 @@ def _read(path: Path) -> Run:
     try:
         return Run(path, RunSpec.from_dict(content))
     except InputError as error:
-        raise InputError(f"{path / 'run.json'}: {error}{_way_to_guest(content)}") from None
+        raise InputError(f"{path / 'run.json'}: {error}{_import_hint(content)}") from None
 
 
-def _way_to_guest(content: Mapping[str, Any]) -> str:
+def _import_hint(content: Mapping[str, Any]) -> str:
     """The option that brings the task of a run, where none of that name is registered."""
     task = content.get("task")
     name = task.get("name") if isinstance(task, dict) else None
@@ -262,7 +262,7 @@ def find_runs(paths: str | Path | Sequence[Path], *, without_checkpoint: bool = 
         everything = [_read(folder) for folder in run_folders(path)]
         found = [run for run in everything if run.steps]
         if not found:
-            raise nothing_in(Path(path))
+            raise no_runs_error(Path(path))
         runs += everything if without_checkpoint else found
     known = PRESETS.names()
     rank = {name: place for place, name in enumerate(known)}

@@ -13,7 +13,7 @@ import xarray as xr
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel, Task
-from mnemoscope.models.building import untrained as fresh
+from mnemoscope.models.building import build_untrained as fresh
 from mnemoscope.models.checkpoint import weights_digest
 from mnemoscope.models.run import COMPACT, Run
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.guests import directory, guests, location, owner
+from mnemoscope.core.guests import guest_directory, guest_of, guests, location
 from mnemoscope.models.files import user_cache, write_atomically
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def labels() -> list[str]:
 
 def folder(module: str) -> Path:
     """The folder for the archives of the system that a module belongs to; refused where that is no package."""
-    guest = owner(module)
-    package = None if guest is None else directory(guest)
+    guest = guest_of(module)
+    package = None if guest is None else guest_directory(guest)
     if package is None:
         raise InputError(f"{module} is part of no system that is a package, where archives could lie; give --out")
     return package / FOLDER
@@ -106,7 +106,7 @@ def _distributions() -> list[Path]:
     return [place for point in points if (place := location(point.value)) is not None]
 
 
-def planned(system: str) -> "Mapping[str, Mapping[int, RunSpec]]":
+def runs_to_pack(system: str) -> "Mapping[str, Mapping[int, RunSpec]]":
     """The runs behind the verdicts on a system that are packed, by label and seed."""
     from mnemoscope.core.presets import SYSTEMS, label_of
 
@@ -170,7 +170,7 @@ def read_archive(file: Path) -> Archive:
     return found
 
 
-def named(path: str | Path) -> bool:
+def is_zoo_word(path: str | Path) -> bool:
     """True if a path is a word for runs of the zoo; refuses unknown configurations, and unpacks nothing."""
     word, _, rest = str(path).partition(":")
     if word == WORD and (label := rest.partition("/")[0]):
@@ -178,7 +178,7 @@ def named(path: str | Path) -> bool:
     return word == WORD
 
 
-def shipped(path: str | Path) -> list[Path] | None:
+def unpack_word(path: str | Path) -> list[Path] | None:
     """The run directories that a word such as `zoo:<configuration>` names, unpacked; none: the path is no such word.
 
     Raises InputError where there are no such runs or they are not installed, their archive is damaged, there is no
@@ -199,16 +199,16 @@ def shipped(path: str | Path) -> list[Path] | None:
     return [unpack(found[0]) / run]
 
 
-def holds(place: Path) -> bool:
+def is_unpacked(place: Path) -> bool:
     """True if a directory is a configuration of the zoo, unpacked: one that `unpack` gives."""
     if place.parent.parent.name != WORD or place.name not in labels():
         return False
     return archive(place.name).digest[:16] == place.parent.name
 
 
-def word_for(run: Path) -> str:
+def run_word(run: Path) -> str:
     """The name of a run on a command line: its path, or its word if it was unpacked from the zoo."""
-    return f"{WORD}:{run.parent.name}/{run.name}" if holds(run.parent) else str(run)
+    return f"{WORD}:{run.parent.name}/{run.name}" if is_unpacked(run.parent) else str(run)
 
 
 def unpack(packed: Archive) -> Path:
@@ -221,7 +221,7 @@ def unpack(packed: Archive) -> Path:
     for parent in (user_cache, _temporary):
         try:
             place = parent() / WORD / packed.digest[:16] / packed.label
-            _complete(place, packed)
+            _write_missing_files(place, packed)
         except (OSError, RuntimeError) as error:  # Path.home() raises the latter where there is none
             problems.append(str(error))
             continue
@@ -241,7 +241,7 @@ def _temporary() -> Path:
     return place
 
 
-def _complete(place: Path, packed: Archive) -> None:
+def _write_missing_files(place: Path, packed: Archive) -> None:
     """Write the files of the archive that `place` lacks."""
     with packed.open() as file:
         for info in file.infolist():

@@ -1,11 +1,11 @@
 from .record import RECORDS as RECORDS
-from .record import Measured as Measured
+from .record import Display as Display
+from .record import MeasuredRuns as MeasuredRuns
 from .record import Options as Options
 from .record import PairOptions as PairOptions
 from .record import Record as Record
-from .record import Shown as Shown
 from .record import analyse as analyse
-from .record import drawn as drawn
+from .record import draw_sequences as draw_sequences
 from .record import records as records
 from .record import register as register
-from .record import shown as shown
+from .record import render_results as render_results

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import mnemoscope as ms
-from mnemoscope.records.record import Measured, Options, register_module, xr
+from mnemoscope.records.record import MeasuredRuns, Options, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +35,9 @@ LEAST = 0.01
 
 def measure(run: ms.Run, options: Ablate) -> dict[str, xr.Dataset]:
     """Ablate the parts of one run; where there are two skills, add the dissociation of each pair."""
-    from mnemoscope.core.positions import names_of
+    from mnemoscope.core.positions import position_names
 
-    choose, kinds = _choices(names_of(run.spec.task))[options.what]
+    choose, kinds = _choices(position_names(run.spec.task))[options.what]
     ablation = ms.analyses.ablate_by_role(
         run.hooked(options.step),
         run.spec.task,
@@ -53,12 +53,12 @@ def measure(run: ms.Run, options: Ablate) -> dict[str, xr.Dataset]:
     return {"ablation": ablation, "dissociation": ms.analyses.dissociation(ablation)}
 
 
-def tables(measured: Measured) -> list[ms.report.Table]:
+def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """The skills without each part, and the dissociation of skills."""
-    from mnemoscope.report.ablation import dissociation_tables, quantity_of
+    from mnemoscope.report.ablation import ablation_quantity, dissociation_tables
 
-    ablation, more = _worth_listing(measured)
-    quantity = quantity_of(ablation)
+    ablation, more = _listed_ablations(measured)
+    quantity = ablation_quantity(ablation)
     title = f"{quantity.title} without one of the {measured.options.what}{more}"
     header, rows = ms.report.ablation_header(ablation), ms.report.ablation_rows(ablation)
     found = [ms.report.Table(name=quantity.name, title=title, header=header, rows=rows)]
@@ -67,7 +67,7 @@ def tables(measured: Measured) -> list[ms.report.Table]:
     return found
 
 
-def _worth_listing(measured: Measured) -> tuple[xr.Dataset, str]:
+def _listed_ablations(measured: MeasuredRuns) -> tuple[xr.Dataset, str]:
     """The ablations that are listed, and a name for them: of many positions or paths those that cost something."""
     from mnemoscope.report.ablation import damage
 
@@ -79,21 +79,21 @@ def _worth_listing(measured: Measured) -> tuple[xr.Dataset, str]:
     return ablation.isel(role=(lost >= LEAST).values), more
 
 
-def figures(measured: Measured) -> list[tuple[str, Any]]:
+def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """Bars of the skills without each part; of sets, positions and paths a heatmap of the damage."""
-    from mnemoscope.report.ablation import drops, quantity_of
+    from mnemoscope.report.ablation import ablation_quantity, drop_figure
 
-    ablation, _ = _worth_listing(measured)
+    ablation, _ = _listed_ablations(measured)
     if measured.options.what == "components":
         return [
             ("Dots are seeds, bars their mean; 'nothing' is the intact model.", ms.report.ablation_by_role(ablation))
         ]
-    return [(f"{quantity_of(ablation).change.capitalize()}, mean over seeds.", drops(ablation))]
+    return [(f"{ablation_quantity(ablation).change.capitalize()}, mean over seeds.", drop_figure(ablation))]
 
 
-def finding(measured: Measured) -> str:
+def finding(measured: MeasuredRuns) -> str:
     """The part that every skill needs most."""
-    return ms.report.findings.removal(measured.results["ablation"])
+    return ms.report.findings.describe_removal(measured.results["ablation"])
 
 
 def _choices(names: Sequence[str]) -> dict[str, tuple[Any, tuple[ms.analyses.Removal, ...]]]:
@@ -103,13 +103,13 @@ def _choices(names: Sequence[str]) -> dict[str, tuple[Any, tuple[ms.analyses.Rem
     from mnemoscope.analyses.roles import components_by_role, targets_by_role
 
     def subsets(model: ms.HookedModel, named: Mapping[str, str], n_pos: int) -> Any:
-        return ablation.subsets(components_by_role(model, named, n_pos))
+        return ablation.target_subsets(components_by_role(model, named, n_pos))
 
     def at_positions(model: ms.HookedModel, named: Mapping[str, str], n_pos: int) -> Any:
-        return targets_by_role(ablation.positions(model, names[:n_pos] or n_pos), named)
+        return targets_by_role(ablation.position_targets(model, names[:n_pos] or n_pos), named)
 
     def paths(model: ms.HookedModel, named: Mapping[str, str], n_pos: int) -> Any:
-        return targets_by_role(ablation.paths(model, n_pos, names=names), named)
+        return targets_by_role(ablation.attention_paths(model, n_pos, names=names), named)
 
     return {
         "components": (components_by_role, REPLACEMENTS),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import mnemoscope as ms
-from mnemoscope.records.record import Measured, Options, drawn, register_module, xr
+from mnemoscope.records.record import MeasuredRuns, Options, draw_sequences, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ LIMITS = (
 
 def measure(run: ms.Run, options: AttentionEntropy) -> dict[str, xr.Dataset]:
     """Take the entropies of the heads of one run, by role."""
-    batch = drawn(run, options, "attention entropy")
+    batch = draw_sequences(run, options, "attention entropy")
     skills = {name: mask for name, mask in run.spec.task.skills(batch).items() if mask.any()}
     found = entropies(run.hooked(options.step), batch, skills or {"all": batch.scored})
     return {"entropy": ms.analyses.by_role(found, ms.analyses.last_roles(run))}
@@ -44,7 +44,7 @@ def entropies(model: ms.HookedModel, batch: ms.Batch, skills: Any) -> xr.Dataset
     """
     import torch
 
-    from mnemoscope.analyses.attention import each_layer
+    from mnemoscope.analyses.attention import visit_layers
 
     sums = torch.zeros(2, model.cfg.n_layers, model.cfg.n_heads, len(skills), dtype=torch.float64)
     n_keys = torch.arange(1, batch.inputs.shape[1] + 1, dtype=torch.float64)
@@ -59,7 +59,7 @@ def entropies(model: ms.HookedModel, batch: ms.Batch, skills: Any) -> xr.Dataset
             sums[0, layer, :, column] += (entropy * here).sum((0, 2))
             sums[1, layer, :, column] += (entropy / largest * here).sum((0, 2))
 
-    each_layer(model, batch, use)
+    visit_layers(model, batch, use)
     mean = sums / torch.tensor([int(mask.sum()) for mask in skills.values()])
     names = ("entropy", "share")
     variables = {name: (("layer", "head", "skill"), each.numpy()) for name, each in zip(names, mean, strict=True)}
@@ -67,7 +67,7 @@ def entropies(model: ms.HookedModel, batch: ms.Batch, skills: Any) -> xr.Dataset
     return xr.Dataset(variables, coords=axes, attrs={"unit": "nats", "n": len(batch)})
 
 
-def tables(measured: Measured) -> list[ms.report.Table]:
+def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """Entropy and share of every head, skill by skill."""
     found = measured.results["entropy"]
     skills = found.skill.values.tolist()
@@ -76,7 +76,7 @@ def tables(measured: Measured) -> list[ms.report.Table]:
         [
             role,
             *(
-                ms.report.spread(found[name].sel(role=role, skill=s), ".2f")
+                ms.report.mean_with_range(found[name].sel(role=role, skill=s), ".2f")
                 for s in skills
                 for name in ("entropy", "share")
             ),
@@ -86,14 +86,14 @@ def tables(measured: Measured) -> list[ms.report.Table]:
     return [ms.report.Table(name="entropy", title="entropy of attention", header=header, rows=rows)]
 
 
-def figures(measured: Measured) -> list[tuple[str, Any]]:
+def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """The shares as bars with a dot per seed."""
     import plotly.graph_objects as go
 
     found = measured.results["entropy"].share
     roles, skills = found.role.values.tolist(), found.skill.values.tolist()
     figure = go.Figure()
-    for i, (skill, colour) in enumerate(ms.report.colours_of(skills).items()):
+    for i, (skill, colour) in enumerate(ms.report.assign_colours(skills).items()):
         places = [place + 0.34 * (i - (len(skills) - 1) / 2) for place in range(len(roles))]
         cells = [found.sel(role=role, skill=skill) for role in roles]
         figure.add_traces(ms.report.bars_with_dots(cells, places, name=skill, colour=colour, width=0.3, legend=True))
@@ -103,13 +103,13 @@ def figures(measured: Measured) -> list[tuple[str, Any]]:
     return [(caption, figure.update_layout(**ms.report.LAYOUT, height=360))]
 
 
-def finding(measured: Measured) -> str:
+def finding(measured: MeasuredRuns) -> str:
     """The sharpest head of every skill."""
     found = measured.results["entropy"]
     sharpest = []
     for skill in found.skill.values.tolist():
         role = str(found.share.sel(skill=skill).mean("seed").idxmin("role").item())
-        share = ms.report.spread(found.share.sel(skill=skill, role=role), ".2f")
+        share = ms.report.mean_with_range(found.share.sel(skill=skill, role=role), ".2f")
         sharpest.append(f"{skill} the {role.removeprefix('the ')} ({share} of the largest entropy)")
     return f"Sharpest attention: for {'; for '.join(sharpest)}."
 

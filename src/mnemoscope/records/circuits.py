@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import mnemoscope as ms
-from mnemoscope.records.record import Measured, Options, Results, drawn, register_module, xr
+from mnemoscope.records.record import MeasuredRuns, Options, Results, draw_sequences, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ LIMITS = (
 def measure(run: ms.Run, options: Circuits) -> dict[str, xr.Dataset]:
     """Read the circuits of one run; heads have their roles as names, but for composition, where they have numbers."""
     task, seed, split = run.spec.task, run.spec.seed, options.split
-    batch = drawn(run, options, "circuits")
+    batch = draw_sequences(run, options, "circuits")
     reference = task.sample(options.n, split=split, generator=ms.generator(seed, "reference", split))
     results = ms.analyses.read_circuits(run.hooked(options.step), batch, reference=reference, seed=seed)
     named = ms.analyses.last_roles(run)
@@ -39,7 +39,7 @@ def measure(run: ms.Run, options: Circuits) -> dict[str, xr.Dataset]:
     }
 
 
-def tables(measured: Measured) -> list[ms.report.Table]:
+def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """The shape of the circuits of every head and what they predict; the heads that compose most, if they can."""
     return circuit_tables(measured.results)
 
@@ -61,7 +61,7 @@ def circuit_tables(results: Results) -> list[ms.report.Table]:
         "mean: R²": (removed.sel(kind="mean"), ".2f"),
     }
     rows = [
-        [str(role), *(ms.report.spread(values.sel(role=role), form) for values, form in columns.values())]
+        [str(role), *(ms.report.mean_with_range(values.sel(role=role), form) for values, form in columns.values())]
         for role in heads.role.values
     ]
     title = "circuits read from the weights, and how well they predict"
@@ -78,7 +78,7 @@ def composition_table(composition: xr.Dataset, *, top: int = 12) -> ms.report.Ta
         labels = dict(zip(found.indexes["pair"].names, found.pair.values[i], strict=True))
         cell = first.sel(labels)
         heads = [" ".join(str(labels[name]) for name in labels if name.startswith(w)) for w in ("writer", "reader")]
-        numbers = [ms.report.single(float(cell.score), ".3f"), ms.report.single(float(cell.z), ".1f")]
+        numbers = [ms.report.single_number(float(cell.score), ".3f"), ms.report.single_number(float(cell.z), ".1f")]
         rows.append([*heads, str(labels["through"]), *numbers])
     return ms.report.Table(
         name="most-composed",
@@ -89,7 +89,7 @@ def composition_table(composition: xr.Dataset, *, top: int = 12) -> ms.report.Ta
     )
 
 
-def figures(measured: Measured) -> list[tuple[str, Any]]:
+def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """Both circuits of every head."""
     return list(circuit_figures(measured.results).items())
 
@@ -113,7 +113,7 @@ def circuit_figures(results: Results) -> dict[str, Any]:
     return found
 
 
-def finding(measured: Measured) -> str:
+def finding(measured: MeasuredRuns) -> str:
     """The share of every head's attention scores that the linearised QK circuit explains, and its largest part."""
     from mnemoscope.report.findings import largest
 
@@ -121,9 +121,9 @@ def finding(measured: Measured) -> str:
     for role in map(str, patterns.role.values):
         parts = patterns.share.sel(role=role).drop_sel(part=["all", "uniform"])
         top = largest(parts)
-        whole = ms.report.spread(patterns.r2.sel(role=role, part="all"), ".2f")
+        whole = ms.report.mean_with_range(patterns.r2.sel(role=role, part="all"), ".2f")
         part = "" if top is None else top.place["part"].replace("_", " × ")
-        most = "" if top is None else f", most by {part} ({ms.report.spread(top.values, '.2f')})"
+        most = "" if top is None else f", most by {part} ({ms.report.mean_with_range(top.values, '.2f')})"
         found.append(f"{role} R² {whole}{most}")
     return f"Attention scores explained by the linearised QK circuit: {'; '.join(found)}."
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import mnemoscope as ms
-from mnemoscope.core.errors import in_range, ranges
+from mnemoscope.core.errors import format_ranges, in_range
 from mnemoscope.records.pairs import (
-    by_skill,
     edges_by_role,
     heads_with_roles,
     metrics,
+    name_by_skill,
     pairs_by_skill,
-    refuse_unknown,
+    refuse_undefined,
 )
-from mnemoscope.records.record import Measured, PairOptions, Results, drawn, register_module, xr
+from mnemoscope.records.record import MeasuredRuns, PairOptions, Results, draw_sequences, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +82,13 @@ def measure(run: ms.Run, options: Discover) -> dict[str, xr.Dataset]:
     """Circuits of one run by every search, and their quality, a dataset a skill; and the roles of heads."""
     results = {"roles": heads_with_roles(run)}
     for skill, selection, test in _settings(run, options):
-        results[f"discovery_{skill}"] = _discovered(selection, test, options, run.spec.seed)
+        results[f"discovery_{skill}"] = _discover_circuits(selection, test, options, run.spec.seed)
     return results
 
 
 def _settings(run: ms.Run, options: Discover) -> Iterator[tuple[str, ms.analyses.Setting, ms.analyses.Setting]]:
     """Every skill, with the prompts that choose its circuits and those that judge them."""
-    batch, model = drawn(run, options, "discover"), run.hooked(options.step)
+    batch, model = draw_sequences(run, options, "discover"), run.hooked(options.step)
     (metric,) = metrics("--metric", [options.metric])
     what = {"metric": metric, "replacement": options.replacement, "embeddings": options.embeddings, "refuse": False}
     selection, test = (pairs_by_skill(run, options, half) for half in ms.analyses.split_halves(batch))
@@ -97,22 +97,24 @@ def _settings(run: ms.Run, options: Discover) -> Iterator[tuple[str, ms.analyses
         yield skill, one, other
 
 
-def _discovered(selection: ms.analyses.Setting, test: ms.analyses.Setting, options: Discover, seed: int) -> xr.Dataset:
+def _discover_circuits(
+    selection: ms.analyses.Setting, test: ms.analyses.Setting, options: Discover, seed: int
+) -> xr.Dataset:
     """The circuits of every search on some prompts, judged on others."""
     import numpy as np
 
     from mnemoscope.analyses.discovery.criteria import MEASURES
-    from mnemoscope.analyses.discovery.setting import coordinates
+    from mnemoscope.analyses.discovery.setting import edge_coordinates
 
     searches, n_edges = _searches(selection), len(selection.edges)
-    known = _known(selection, test, searches, options, seed) if np.isfinite(selection.span) else {}
+    known = _axis_values(selection, test, searches, options, seed) if np.isfinite(selection.span) else {}
     sizes = {"search": len(searches), "edge": n_edges, "taken": n_edges + 1, "measure": 3, "draw": options.n_random}
     return xr.Dataset(
         {
             name: (axes, known[name] if name in known else np.full([sizes[axis] for axis in axes], np.nan))
             for name, axes in _AXES.items()
         },
-        coords={**coordinates(selection.edges), "search": searches, "measure": list(MEASURES)},
+        coords={**edge_coordinates(selection.edges), "search": searches, "measure": list(MEASURES)},
         attrs={**test.attrs, "n_selection": len(selection.pairs), "target": options.target, "split": options.split},
     )
 
@@ -127,29 +129,29 @@ def _searches(selection: ms.analyses.Setting) -> list[str]:
     return [*truth, GREEDY, BY_EFFECT, *([BY_GRADIENT] if estimated else [])]
 
 
-def _known(
+def _axis_values(
     selection: ms.analyses.Setting, test: ms.analyses.Setting, searches: Sequence[str], options: Discover, seed: int
 ) -> dict[str, Any]:
     """The numbers that `_AXES` names, as far as they exist."""
     import numpy as np
 
-    from mnemoscope.analyses.discovery.searches import compared_with_exact, exact
-    from mnemoscope.analyses.discovery.setting import labelled
+    from mnemoscope.analyses.discovery.searches import compare_with_exact, exhaustive_search
+    from mnemoscope.analyses.discovery.setting import label_edges
 
     target, n_edges = options.target, len(selection.edges)
     effect = 1 - selection.faithfulness(~np.eye(n_edges, dtype=bool))
-    scores = {BY_EFFECT: labelled(selection.edges, effect)}
+    scores = {BY_EFFECT: label_edges(selection.edges, effect)}
     if BY_GRADIENT in searches:
-        scores[BY_GRADIENT] = _estimated(selection)
+        scores[BY_GRADIENT] = _estimate_edges(selection)
     found = {GREEDY: ms.analyses.greedy(selection, target=target).circuit.values}
     curves = {GREEDY: np.full(n_edges + 1, np.nan)}
     for search, score in scores.items():
         top = ms.analyses.top_n(selection, score, target=target)
         found[search], curves[search] = top.circuit.values, top.faithfulness.values
-    truth = exact(selection, target=target) if SMALLEST in searches else None
+    truth = exhaustive_search(selection, target=target) if SMALLEST in searches else None
     if truth is not None:
         found[SMALLEST], curves[SMALLEST] = truth.minimal.values[0], truth.frontier.values
-    circuits = labelled(selection.edges, np.array([found[search] for search in searches]), "search")
+    circuits = label_edges(selection.edges, np.array([found[search] for search in searches]), "search")
     judged = [ms.analyses.against_random(test, circuit, n=options.n_random, seed=seed) for circuit in circuits]
     numbers = {
         "circuit": circuits.values.astype(float),
@@ -162,12 +164,12 @@ def _known(
     }
     if truth is None:
         return numbers
-    compared = compared_with_exact(truth, circuits)
+    compared = compare_with_exact(truth, circuits)
     numbers |= {name: compared[name].values for name in ("size_ratio", "jaccard", "gap")}
     return numbers | {"n_minimal": np.array(float(truth.sizes["alternative"]))}
 
 
-def _estimated(setting: ms.analyses.Setting) -> xr.DataArray:
+def _estimate_edges(setting: ms.analyses.Setting) -> xr.DataArray:
     """The addition of each edge to the metric, by EAP-IG."""
     from mnemoscope.analyses.estimates import integrate_edges
 
@@ -181,14 +183,14 @@ def _estimated(setting: ms.analyses.Setting) -> xr.DataArray:
     return (found.clean - found.value).mean("prompt").squeeze(drop=True)
 
 
-def tables(measured: Measured) -> list[ms.report.Table]:
+def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """Circuits, their edges, and how they stand among random ones."""
-    found = by_skill("discovery", measured.results)
-    how = _how(found, measured.options)
+    found = name_by_skill("discovery", measured.results)
+    how = _describe_search(found, measured.options)
     return [table(found, how) for table in (circuit_table, member_table, control_table)]
 
 
-def _how(found: Mapping[str, xr.Dataset], options: Discover) -> str:
+def _describe_search(found: Mapping[str, xr.Dataset], options: Discover) -> str:
     pairs = next(iter(found.values())).attrs["pairs"]
     return f"{options.metric}, {pairs}, {options.replacement} elsewhere, target {options.target:g}"
 
@@ -207,7 +209,7 @@ def circuit_table(found: Mapping[str, xr.Dataset], how: str) -> ms.report.Table:
     for skill, each in found.items():
         for search in each.search.values:
             at = each.sel(search=search)
-            numbers = (ms.report.spread(at[name], form) for name, form in columns.values())
+            numbers = (ms.report.mean_with_range(at[name], form) for name, form in columns.values())
             rows.append([skill, str(search), _seeds(at.n_edges), *numbers])
     title, header = f"circuits, judged on other prompts; {how}", ["skill", "search", "seeds", *columns]
     return ms.report.Table(name="circuits", title=title, header=header, rows=rows, n_text=2)
@@ -216,7 +218,7 @@ def circuit_table(found: Mapping[str, xr.Dataset], how: str) -> ms.report.Table:
 def _seeds(values: xr.DataArray) -> ms.report.Number:
     """The number of seeds that have a value and, where others have none, their names."""
     known, n = values.seed.values[values.notnull().values].tolist(), values.sizes["seed"]
-    named = f" (seed{'' if len(known) == 1 else 's'} {ranges(known)})" if known else ""
+    named = f" (seed{'' if len(known) == 1 else 's'} {format_ranges(known)})" if known else ""
     return ms.report.Number(f"{len(known)}" if len(known) == n else f"{len(known)} of {n}{named}", mean=len(known))
 
 
@@ -255,7 +257,9 @@ def control_table(found: Mapping[str, xr.Dataset], how: str) -> ms.report.Table:
                 continue
             for criterion in each.measure.values:
                 at = each.sel(search=search, measure=criterion)
-                cells = [ms.report.spread(values, ".3f") for values in (at.value, at.random.mean("draw"), at.p)]
+                cells = [
+                    ms.report.mean_with_range(values, ".3f") for values in (at.value, at.random.mean("draw"), at.p)
+                ]
                 best = f"{int((at['rank'] == 1).sum())}/{int(at['rank'].count())}"
                 rows.append([skill, str(search), str(criterion), *cells, best])
     n_random = next(iter(found.values())).sizes["draw"]
@@ -264,14 +268,14 @@ def control_table(found: Mapping[str, xr.Dataset], how: str) -> ms.report.Table:
     return ms.report.Table(name="random", title=title, header=header, rows=rows, n_text=3)
 
 
-def figures(measured: Measured) -> list[tuple[str, Any]]:
+def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """The circuit of every skill by role, where a seed has one, and faithfulness by number of edges."""
     from mnemoscope.interventions.graph import model_edges
 
     results, options = measured.results, measured.options
     chosen = model_edges(measured.runs[0].hooked(options.step), embeddings=options.embeddings)
-    found = by_skill("discovery", results)
-    how, several = _how(found, options), next(iter(found.values())).sizes["seed"] > 1
+    found = name_by_skill("discovery", results)
+    how, several = _describe_search(found, options), next(iter(found.values())).sizes["seed"] > 1
     pictures = []
     for skill, each in found.items():
         picture = circuit_by_role(chosen, each, results["roles"].component)
@@ -333,10 +337,10 @@ def curve_figure(found: Mapping[str, xr.Dataset]) -> Any:
     return figure.update_layout(**ms.report.LAYOUT, height=360)
 
 
-def finding(measured: Measured) -> str:
+def finding(measured: MeasuredRuns) -> str:
     """The smallest circuit of every skill that reaches the target faithfulness on prompts that did not choose it."""
     found, target = [], measured.options.target
-    for skill, result in by_skill("discovery", measured.results).items():
+    for skill, result in name_by_skill("discovery", measured.results).items():
         size = result.sizes["edge"]
         held = result.faithfulness.mean("seed") >= target
         sizes = result.n_edges.mean("seed").where(held)
@@ -344,8 +348,8 @@ def finding(measured: Measured) -> str:
             found.append(f"for {skill} no search found one")
             continue
         at = int(sizes.argmin("search"))
-        edges = ms.report.spread(result.n_edges.isel(search=at), ".0f")
-        kept = ms.report.spread(result.faithfulness.isel(search=at), ".2f")
+        edges = ms.report.mean_with_range(result.n_edges.isel(search=at), ".0f")
+        kept = ms.report.mean_with_range(result.faithfulness.isel(search=at), ".2f")
         seeds = _seeds(result.n_edges.isel(search=at))
         which = "" if seeds.isdecimal() else f"; seeds: {seeds}"
         found.append(f"for {skill} {edges} of {size} edges ({result.search.values[at]}; faithfulness {kept}{which})")
@@ -354,11 +358,11 @@ def finding(measured: Measured) -> str:
     return f"Circuits that keep {target:g} of the metric on other prompts: {'; '.join(found)}."
 
 
-def notes(measured: Measured) -> Sequence[str]:
+def notes(measured: MeasuredRuns) -> Sequence[str]:
     """A note on the truth to compare the searches with, or on its absence."""
     from mnemoscope.analyses.discovery.searches import MAX_EDGES
 
-    first = next(iter(by_skill("discovery", measured.results).values()))
+    first = next(iter(name_by_skill("discovery", measured.results).values()))
     return (TRUTH if SMALLEST in first.search else NO_TRUTH.format(MAX_EDGES),)
 
 
@@ -369,11 +373,11 @@ def check(options: Discover) -> None:
     metrics("--metric", [options.metric])
 
 
-def finish(label: str, measured: Measured) -> Results:
+def finish(label: str, measured: MeasuredRuns) -> Results:
     """Edges by role, unless no seed has a circuit."""
     results = edges_by_role(measured.results)
-    sizes = {skill: result.n_edges for skill, result in by_skill("discovery", results).items()}
-    refuse_unknown(label, sizes, missing="no circuit to be found", option="--metric")
+    sizes = {skill: result.n_edges for skill, result in name_by_skill("discovery", results).items()}
+    refuse_undefined(label, sizes, missing="no circuit to be found", option="--metric")
     return results
 
 

@@ -9,22 +9,22 @@ from typing import Any, Literal
 
 import mnemoscope as ms
 from mnemoscope.records.pairs import (
-    SweepOptions,
-    by_skill,
+    PatchSweepOptions,
+    add_effects,
     check_metrics,
-    costliest,
+    describe_costliest,
     edges_by_role,
     heads_with_roles,
     metrics,
+    name_by_skill,
     pairs_by_skill,
-    refuse_unknown,
-    with_effects,
+    refuse_undefined,
 )
-from mnemoscope.records.record import Measured, Results, drawn, register_module, xr
+from mnemoscope.records.record import MeasuredRuns, Results, draw_sequences, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Edges(SweepOptions):
+class Edges(PatchSweepOptions):
     """Path patching: which connections between parts carry the difference between clean and corrupted sequences.
 
     Noising (necessity) patches the clean run with the corrupted one, denoising (sufficiency) the other way round.
@@ -71,16 +71,16 @@ def measure(run: ms.Run, options: Edges) -> dict[str, xr.Dataset]:
     """The sweep over all edges of one run, its estimates and their error, a dataset a skill; and the roles of heads."""
     model, chosen = run.hooked(options.step), metrics("--metrics", options.metrics) or None
     results = {"roles": heads_with_roles(run)}
-    for skill, pairs in pairs_by_skill(run, options, drawn(run, options, "edges")).items():
+    for skill, pairs in pairs_by_skill(run, options, draw_sequences(run, options, "edges")).items():
         kinds = {"embeddings": options.embeddings, "effect": options.effect, "freeze": options.freeze}
         values = ms.patch_edges(model, pairs, metrics=chosen, **kinds)
-        results[f"edges_{skill}"] = with_effects(values)
-        for name, result in _estimated(model, pairs, values, options).items():
+        results[f"edges_{skill}"] = add_effects(values)
+        for name, result in _estimate_effects(model, pairs, values, options).items():
             results[f"{name}_{skill}"] = result
     return results
 
 
-def _estimated(
+def _estimate_effects(
     model: ms.HookedModel, pairs: ms.PromptPairs, values: xr.Dataset, options: Edges
 ) -> dict[str, xr.Dataset]:
     """Effects by estimate, and their distance from those of the sweep; nothing where no estimate is wanted."""
@@ -100,34 +100,34 @@ def _estimated(
     return {name: xr.concat(parts, names, combine_attrs="drop_conflicts") for name, parts in found.items()}
 
 
-def tables(measured: Measured) -> list[ms.report.Table]:
+def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """The largest edges, and estimates beside them with their errors, for every metric."""
-    found, estimates, errors = (by_skill(name, measured.results) for name in ("edges", "estimates", "errors"))
+    found, estimates, errors = (name_by_skill(name, measured.results) for name in ("edges", "estimates", "errors"))
     found_tables = []
-    for metric, title in _titles(measured).items():
+    for metric, title in _metric_titles(measured).items():
         found_tables.append(edge_table(found, metric, title))
         if estimates and metric in next(iter(estimates.values())).metric:
             found_tables += [estimate_table(found, estimates, metric), error_table(errors, metric)]
     return found_tables
 
 
-def _titles(measured: Measured) -> dict[str, str]:
-    first = next(iter(by_skill("edges", measured.results).values()))
+def _metric_titles(measured: MeasuredRuns) -> dict[str, str]:
+    first = next(iter(name_by_skill("edges", measured.results).values()))
     frozen = "" if first.attrs["frozen"] == "nothing" else f", {first.attrs['frozen']} frozen"
     how = f"under patches of single edges, {first.attrs['pairs']}, {measured.options.effect} effect{frozen}"
     return {metric: f"{metric} {how}" for metric in first.metric.values.tolist()}
 
 
-def figures(measured: Measured) -> list[tuple[str, Any]]:
+def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """The edges drawn between parts, skill by skill, and estimates against exact effects."""
     from mnemoscope.interventions.graph import model_edges
     from mnemoscope.report.edges import role_circuit
 
     options, results = measured.options, measured.results
     chosen = model_edges(measured.runs[0].hooked(options.step), embeddings=options.embeddings)
-    found, estimates = by_skill("edges", results), by_skill("estimates", results)
+    found, estimates = name_by_skill("edges", results), name_by_skill("estimates", results)
     drawings = []
-    for metric, title in _titles(measured).items():
+    for metric, title in _metric_titles(measured).items():
         for skill, result in found.items():
             necessity = result.ratio.sel(direction="noising", metric=metric)
             drawing = role_circuit(chosen, necessity, results["roles"].component)
@@ -141,15 +141,15 @@ def figures(measured: Measured) -> list[tuple[str, Any]]:
     return drawings
 
 
-def finding(measured: Measured) -> str:
+def finding(measured: MeasuredRuns) -> str:
     """The single edge that costs most, by skill."""
-    return costliest(by_skill("edges", measured.results), what="single edges")
+    return describe_costliest(name_by_skill("edges", measured.results), what="single edges")
 
 
-def notes(measured: Measured) -> list[str]:
+def notes(measured: MeasuredRuns) -> list[str]:
     """The estimates, where there are some, and means over seeds that differ in their edges."""
-    estimated = [ESTIMATED] if by_skill("estimates", measured.results) else []
-    return [*estimated, *([ELSEWHERE] if some_lack(by_skill("edges", measured.results)) else [])]
+    estimated = [ESTIMATED] if name_by_skill("estimates", measured.results) else []
+    return [*estimated, *([ELSEWHERE] if layers_differ(name_by_skill("edges", measured.results)) else [])]
 
 
 def edge_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> ms.report.Table:
@@ -165,12 +165,12 @@ def edge_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> ms
     first = next(iter(effects.values()))
     label, whole = difference_row(effects, metric)
     there = {label: (whole, first.sizes["seed"])}
-    for edge in _largest(found):
+    for edge in _largest_edges(found):
         cells = [each.sel(edge=edge, direction=d) for each in found.values() for d in each.direction.values]
         there[edge] = (cells, int((first.component.sel(edge=edge) != "").sum()))
     header = ["edge", *(f"{skill}, {WORDS[direction]}" for skill, direction, _ in by_direction(effects))]
-    rows = [[name, *(ms.report.spread(cell, ".2f") for cell in cells)] for name, (cells, _) in there.items()]
-    if some_lack(effects):
+    rows = [[name, *(ms.report.mean_with_range(cell, ".2f") for cell in cells)] for name, (cells, _) in there.items()]
+    if layers_differ(effects):
         header.append("seeds that have it")
         rows = [[*row, str(n)] for row, (_, n) in zip(rows, there.values(), strict=True)]
     most = f"; the {MOST} largest of {first.sizes['edge']}" if first.sizes["edge"] > MOST else ""
@@ -188,8 +188,8 @@ def estimate_table(
         for guess in each.ratio.sel(metric=metric, direction="noising").transpose("estimate", ...):
             columns[f"{skill}, {guess.estimate.item()}"] = guess
     rows = [
-        [edge, *(ms.report.spread(column.sel(edge=edge), ".2f") for column in columns.values())]
-        for edge in _largest(exact)
+        [edge, *(ms.report.mean_with_range(column.sel(edge=edge), ".2f") for column in columns.values())]
+        for edge in _largest_edges(exact)
     ]
     title = f"{metric}: necessity beside its estimates"
     return ms.report.Table(name=f"{metric}-estimates", title=title, header=["edge", *columns], rows=rows)
@@ -206,7 +206,12 @@ def error_table(errors: Mapping[str, xr.Dataset], metric: str) -> ms.report.Tabl
             cells = [at.pearson, at.sign_agreement, *(at.precision.sel(top=n) for n in TOP)]
             cells += [at.mean_absolute_error, at.relative_error]
             rows.append(
-                [skill, str(estimate), WORDS[str(direction)], *(ms.report.spread(cell, ".2f") for cell in cells)]
+                [
+                    skill,
+                    str(estimate),
+                    WORDS[str(direction)],
+                    *(ms.report.mean_with_range(cell, ".2f") for cell in cells),
+                ]
             )
     overlaps = [f"overlap of the top {n}" for n in TOP]
     header = ["skill", "estimate", "of", "Pearson", "sign agreement", *overlaps, "mean absolute error", "relative"]
@@ -246,7 +251,7 @@ def estimate_figure(effects: Mapping[str, xr.Dataset], estimates: Mapping[str, x
     return figure.update_layout(**ms.report.LAYOUT, height=400)
 
 
-def _largest(found: Mapping[str, xr.DataArray]) -> list[str]:
+def _largest_edges(found: Mapping[str, xr.DataArray]) -> list[str]:
     """The edges whose effect is largest for some skill, in their order."""
     import numpy as np
 
@@ -257,7 +262,7 @@ def _largest(found: Mapping[str, xr.DataArray]) -> list[str]:
     return [str(edges[i]) for i in largest]
 
 
-def some_lack(effects: Mapping[str, xr.Dataset]) -> bool:
+def layers_differ(effects: Mapping[str, xr.Dataset]) -> bool:
     """True if heads of one role lie in different layers, so that seeds differ in their edges."""
     return bool((next(iter(effects.values())).component == "").any())
 
@@ -265,11 +270,11 @@ def some_lack(effects: Mapping[str, xr.Dataset]) -> bool:
 check = check_metrics
 
 
-def finish(label: str, measured: Measured) -> Results:
+def finish(label: str, measured: MeasuredRuns) -> Results:
     """Edges by role; refused where no seed tells the sequences apart."""
     results = edges_by_role(measured.results)
-    ratios = {skill: result.ratio for skill, result in by_skill("edges", results).items()}
-    refuse_unknown(label, ratios, missing="nothing to be carried", option="--metrics")
+    ratios = {skill: result.ratio for skill, result in name_by_skill("edges", results).items()}
+    refuse_undefined(label, ratios, missing="nothing to be carried", option="--metrics")
     return results
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import mnemoscope as ms
-from mnemoscope.core.errors import counted, in_range
-from mnemoscope.records.record import Measured, Options, drawn, register_module, xr
+from mnemoscope.core.errors import in_range, pluralise
+from mnemoscope.records.record import MeasuredRuns, Options, draw_sequences, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ def measure(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
     from mnemoscope.analyses.attention_replacement.losses import TOLERANCE
 
     task, seed = run.spec.task, run.spec.seed
-    batch = drawn(run, options, "heads")
+    batch = draw_sequences(run, options, "heads")
     tolerance = TOLERANCE if options.tolerance is None else options.tolerance
     results = ms.analyses.read_heads(run.hooked(options.step), task, batch, tolerance=tolerance, seed=seed)
     named = ms.analyses.last_roles(run)
@@ -57,7 +57,7 @@ def measure(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
     }
 
 
-def tables(measured: Measured) -> list[ms.report.Table]:
+def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """The mechanism of every head, the loss with all of them together, and the loss without each path."""
     found = measured.results
     return [mechanism_table(found["heads"]), joint_table(found["joint"]), path_table(found["paths"])]
@@ -72,8 +72,8 @@ def mechanism_table(heads: xr.Dataset) -> ms.report.Table:
         for (best, verdict), count in Counter(found).most_common():
             same = [i for i, each in enumerate(found) if each == (best, verdict)]
             chosen = at.isel(seed=same)
-            numbers = ms.report.spread(chosen.n_parameters, ".0f") if best != "none" else "–"
-            rise = ms.report.spread(chosen.rise.sel(skill="all"), ".3f")
+            numbers = ms.report.mean_with_range(chosen.n_parameters, ".0f") if best != "none" else "–"
+            rise = ms.report.mean_with_range(chosen.rise.sel(skill="all"), ".3f")
             rows.append([str(role), best, verdict, str(count), numbers, rise])
     title = f"the simplest mechanism of every head that costs at most {heads.attrs['tolerance']:g} nats"
     header = ("head", "simplest mechanism", "verdict", "seeds", "numbers fitted", "loss rises by")
@@ -85,7 +85,7 @@ def joint_table(joint: xr.Dataset) -> ms.report.Table:
     rows = []
     for seed in joint.seed.values:
         at = joint.sel(seed=seed)
-        losses = [ms.report.single(float(at[name].sel(skill="all"))) for name in ("clean_loss", "loss")]
+        losses = [ms.report.single_number(float(at[name].sel(skill="all"))) for name in ("clean_loss", "loss")]
         holds = "–" if int(at.n_replaced) == 0 else "yes" if bool(at.holds) else "no"
         rows.append([str(int(seed)), str(int(at.n_replaced)), *losses, holds])
     header = ("seed", "replaced", "loss", "with mechanisms", "holds")
@@ -103,7 +103,7 @@ def path_table(paths: xr.DataTree) -> ms.report.Table:
         rise = [float(cell.rise.sel(skill="all").max()) for cell in cells.values()]
         rises = xr.DataArray(rise, dims="seed", coords={"seed": list(map(int, cells))})
         needed = sum(bool(cell.needed) for cell in cells.values())
-        rows.append([name, str(len(cells)), str(needed), ms.report.spread(rises, ".3f")])
+        rows.append([name, str(len(cells)), str(needed), ms.report.mean_with_range(rises, ".3f")])
     return ms.report.Table(
         name="without-path",
         title="paths taken out one at a time, all explained heads replaced",
@@ -112,7 +112,7 @@ def path_table(paths: xr.DataTree) -> ms.report.Table:
     )
 
 
-def figures(measured: Measured) -> list[tuple[str, Any]]:
+def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """The attention of every role in each subgroup: divided among mechanisms, and key by key."""
     return list(share_figures(measured.results["shares"]).items())
 
@@ -136,21 +136,21 @@ def share_figures(shares: xr.Dataset) -> dict[str, Any]:
     return found
 
 
-def finding(measured: Measured) -> str:
+def finding(measured: MeasuredRuns) -> str:
     """The mechanism that can replace every head, and the change of the loss with all of them at once."""
     heads, joint = measured.results["heads"], measured.results["joint"]
     n, found = heads.sizes["seed"], []
     for role in map(str, heads.role.values):
         explained = [best for best in heads.best.sel(role=role).values.tolist() if best != "none"]
         how = f" (most often by “{Counter(explained).most_common(1)[0][0]}”)" if explained else ""
-        found.append(f"the {role.removeprefix('the ')} in {len(explained)} of {counted(n, 'seed')}{how}")
+        found.append(f"the {role.removeprefix('the ')} in {len(explained)} of {pluralise(n, 'seed')}{how}")
     replaced = joint.holds.astype(bool) & (joint.n_replaced > 0)
     falls = (joint.rise < -heads.attrs["tolerance"]).any("skill")
     held, lower = int((replaced & ~falls).sum()), int((replaced & falls).sum())
     tolerance = f"{heads.attrs['tolerance']:g} {heads.attrs['loss_unit']}"
     sentences = [
         f"A mechanism stands in for {'; for '.join(found)}.",
-        f"Explained heads replaced together keep the loss within {tolerance} in {held} of {counted(n, 'seed')}.",
+        f"Explained heads replaced together keep the loss within {tolerance} in {held} of {pluralise(n, 'seed')}.",
         *([f"In {lower} it falls by more: the heads were not helping."] if lower else []),
     ]
     return " ".join(sentences)

@@ -8,7 +8,7 @@ from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.core.errors import in_range
-from mnemoscope.records.record import Measured, Options, drawn, register_module, xr
+from mnemoscope.records.record import MeasuredRuns, Options, draw_sequences, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ def check(options: Neurons) -> None:
 def measure(run: ms.Run, options: Neurons) -> dict[str, xr.Dataset]:
     """Read the neurons of one layer of one run."""
     task, seed, split = run.spec.task, run.spec.seed, options.split
-    batch = drawn(run, options, "prompts")
+    batch = draw_sequences(run, options, "prompts")
     reference = task.sample(options.n, split=split, generator=ms.generator(seed, "reference", split))
     inputs = batch if options.sampled else task.enumerate(split=split)
     model, skills = run.hooked(options.step), task.skills(batch)
@@ -51,7 +51,7 @@ def measure(run: ms.Run, options: Neurons) -> dict[str, xr.Dataset]:
     )
 
 
-def tables(measured: Measured) -> list[ms.report.Table]:
+def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """Neurons by role, the skills that the top k carry, and the most needed neurons of the first seed."""
     first = {name: measured.results[name].isel(seed=0) for name in ("neurons", "selectivity", "agreement")}
     listed = neuron_table(first["neurons"], first["selectivity"], first["agreement"], top=measured.options.top)
@@ -64,8 +64,10 @@ def role_table(roles: xr.Dataset) -> ms.report.Table:
     for role in roles.role.values:
         at = roles.sel(role=role)
         if int(at["size"].sum()):
-            skills = [ms.report.spread(at.accuracy.sel(skill=skill), ".2f") for skill in roles.skill.values]
-            rows.append([str(role), ms.report.spread(at["size"], ".1f"), str(int((at["size"] > 0).sum())), *skills])
+            skills = [ms.report.mean_with_range(at.accuracy.sel(skill=skill), ".2f") for skill in roles.skill.values]
+            rows.append(
+                [str(role), ms.report.mean_with_range(at["size"], ".1f"), str(int((at["size"] > 0).sum())), *skills]
+            )
     header = ["role", "neurons", "seeds", *(f"{skill} without" for skill in roles.skill.values)]
     return ms.report.Table(name="by-role", title="neurons by role, and accuracy without them", header=header, rows=rows)
 
@@ -79,7 +81,7 @@ def share_table(shares: xr.Dataset) -> ms.report.Table:
         for name, values in (("top k", at.fraction), ("random k", at.random_fraction.mean("draw")))
     }
     rows = [
-        [str(int(k)), *(ms.report.spread(values.sel(k=k), ".2f") for values in columns.values())]
+        [str(int(k)), *(ms.report.mean_with_range(values.sel(k=k), ".2f") for values in columns.values())]
         for k in shares.k.values
     ]
     title = "fraction of each skill (accuracy) with k neurons kept"
@@ -99,14 +101,14 @@ def neuron_table(neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Dat
             ", ".join(f"{'+' if sign > 0 else '-'}{skill}" for skill, sign in signs if sign) or "–",
             str(int(at.promoted.isel(rank=0))),
             str(int(fires.token[int(fires.values.argmax())])) if float(fires.max()) > 0 else "–",
-            ms.report.single(float(selectivity.active.isel(neuron=i)), ".2f"),
+            ms.report.single_number(float(selectivity.active.isel(neuron=i)), ".2f"),
         ]
         rows.append(row)
     header = ("neuron", "role", "explained", "serves", "promotes", "fires for", "p(active)")
-    return ms.report.Table(name="most-needed", title=_listed(neurons), header=header, rows=rows, n_text=4)
+    return ms.report.Table(name="most-needed", title=_neuron_title(neurons), header=header, rows=rows, n_text=4)
 
 
-def _listed(neurons: xr.Dataset) -> str:
+def _neuron_title(neurons: xr.Dataset) -> str:
     return f"the most needed neurons of seed {int(neurons.seed)}"
 
 
@@ -116,7 +118,7 @@ def _most_needed(neurons: xr.Dataset, top: int) -> list[int]:
     return cost.values.argsort()[::-1][:top].tolist()
 
 
-def figures(measured: Measured) -> list[tuple[str, Any]]:
+def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """The share of each skill over the number of neurons kept, and what the most needed neurons read and write."""
     neurons = measured.results["neurons"].isel(seed=0)
     return [
@@ -124,7 +126,7 @@ def figures(measured: Measured) -> list[tuple[str, Any]]:
             "Fraction of each skill against the number of neurons kept; one line per seed.",
             share_figure(measured.results["shares"]),
         ),
-        (f"What {_listed(neurons)} read and write.", key_figure(neurons, top=measured.options.top)),
+        (f"What {_neuron_title(neurons)} read and write.", key_figure(neurons, top=measured.options.top)),
     ]
 
 
@@ -136,7 +138,7 @@ def share_figure(shares: xr.Dataset) -> Any:
     skills = [str(skill) for skill in shares.skill.values]
     figure = make_subplots(1, len(skills), subplot_titles=skills, shared_yaxes=True)
     at = shares.sel(part="kept", metric="accuracy")
-    for column, (skill, colour) in enumerate(ms.report.colours_of(skills).items(), 1):
+    for column, (skill, colour) in enumerate(ms.report.assign_colours(skills).items(), 1):
         lines = (
             ("top k", at.fraction, {"color": colour, "width": 1.3}),
             ("random k", at.random_fraction.mean("draw"), {"color": "#8a93a3", "width": 1.3, "dash": "dot"}),
@@ -163,7 +165,7 @@ def key_figure(neurons: xr.Dataset, *, top: int) -> Any:
     return heatmaps(panels)
 
 
-def finding(measured: Measured) -> str:
+def finding(measured: MeasuredRuns) -> str:
     """The number of neurons that keep nearly all that the layer adds to every skill."""
     from mnemoscope.report.findings import MOST
 

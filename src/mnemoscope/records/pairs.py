@@ -12,14 +12,14 @@ from mnemoscope.records.record import PairOptions, Results, xr
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions(PairOptions):
+class PatchSweepOptions(PairOptions):
     """Options of sweeps of patches over pairs."""
 
     metrics: tuple[str, ...] = ()
     """logit_diff (the default), log_prob, prob, accuracy, kl; of vectors error_diff, squared_error, distance."""
 
 
-def check_metrics(options: SweepOptions) -> None:
+def check_metrics(options: PatchSweepOptions) -> None:
     """Refuse unknown metrics."""
     metrics("--metrics", options.metrics)
 
@@ -48,17 +48,17 @@ def pairs_by_skill(run: ms.Run, options: PairOptions, batch: ms.Batch) -> dict[s
     return {skill: ms.PromptPairs.from_task(task, batch, kind=kind, skill=skill, seed=seed) for skill in chosen}
 
 
-def with_effects(values: xr.Dataset) -> xr.Dataset:
+def add_effects(values: xr.Dataset) -> xr.Dataset:
     """Measurements of patches, and their effects; NaN where a run does not tell the sequences apart."""
     return xr.merge([values, ms.analyses.effects(values, refuse=False)], combine_attrs="override")
 
 
-def by_skill(name: str, results: Results) -> dict[str, xr.Dataset]:
+def name_by_skill(name: str, results: Results) -> dict[str, xr.Dataset]:
     """Skill to the result `<name>_<skill>`."""
     return {key.removeprefix(f"{name}_"): result for key, result in results.items() if key.startswith(f"{name}_")}
 
 
-def costliest(by_skill: Mapping[str, xr.Dataset], *, what: str) -> str:
+def describe_costliest(by_skill: Mapping[str, xr.Dataset], *, what: str) -> str:
     """The single patch that costs most of the difference between clean and corrupted prompts, by skill.
 
     `by_skill` has `ratio` over direction, metric and the swept axes, along `seed`. `what` is patched, such as
@@ -73,9 +73,11 @@ def costliest(by_skill: Mapping[str, xr.Dataset], *, what: str) -> str:
         top = largest(result.ratio.sel(direction="noising", metric=metric, drop=True))
         if top is not None and top.mean >= LEAST:
             place = ", ".join(
-                value if name == "edge" else f"{positions.word(name)} {value}" for name, value in top.place.items()
+                value if name == "edge" else f"{positions.axis_word(name)} {value}" for name, value in top.place.items()
             )
-            found.append(f"for {skill} at {place} ({ms.report.spread(top.values, '.2f')} of the difference is lost)")
+            found.append(
+                f"for {skill} at {place} ({ms.report.mean_with_range(top.values, '.2f')} of the difference is lost)"
+            )
     if not found:
         return f"No single patch of {what} loses {LEAST:g} of the difference or more."
     return f"Patching {what} into the clean run costs most {'; '.join(found)}."
@@ -97,7 +99,7 @@ def edges_by_role(results: Results) -> dict[str, Any]:
     }
 
 
-def refuse_unknown(label: str, values: Mapping[str, xr.DataArray], *, missing: str, option: str) -> None:
+def refuse_undefined(label: str, values: Mapping[str, xr.DataArray], *, missing: str, option: str) -> None:
     """Refuse results in which no seed has a value, since no run tells the sequences apart."""
     if all(bool(each.isnull().all()) for each in values.values()):
         raise InputError(

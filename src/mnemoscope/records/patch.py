@@ -8,20 +8,20 @@ from typing import Any
 import mnemoscope as ms
 from mnemoscope.core.site import Kind
 from mnemoscope.records.pairs import (
-    SweepOptions,
-    by_skill,
+    PatchSweepOptions,
+    add_effects,
     check_metrics,
-    costliest,
+    describe_costliest,
     metrics,
+    name_by_skill,
     pairs_by_skill,
-    refuse_unknown,
-    with_effects,
+    refuse_undefined,
 )
-from mnemoscope.records.record import Measured, Results, drawn, register_module, xr
+from mnemoscope.records.record import MeasuredRuns, Results, draw_sequences, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patch(SweepOptions):
+class Patch(PatchSweepOptions):
     """Activation patching: which activations carry the difference between clean and corrupted sequences.
 
     Noising (necessity) puts corrupted activations into the clean run, denoising (sufficiency) the other way round.
@@ -49,51 +49,51 @@ def measure(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
     Every dataset has as many prompts as sequences are drawn: those that test the skill, then NaN. Their number may
     differ between seeds, which are put together.
     """
-    batch, results = drawn(run, options, "patch"), {}
+    batch, results = draw_sequences(run, options, "patch"), {}
     model, named = run.hooked(options.step), ms.analyses.last_roles(run) if "head" in options.over else None
     chosen = metrics("--metrics", options.metrics) or None
     for skill, pairs in pairs_by_skill(run, options, batch).items():
         values = ms.patch(model, pairs, kind=options.kind, over=options.over, metrics=chosen)
-        result = with_effects(values).reindex(prompt=range(len(batch)))
+        result = add_effects(values).reindex(prompt=range(len(batch)))
         results[f"patch_{skill}"] = result if named is None else ms.analyses.by_role(result, named)
     return results
 
 
-def tables(measured: Measured) -> list[ms.report.Table]:
+def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """Necessity and sufficiency of every cell, a table a metric."""
     from mnemoscope.report.ablation import patching_table
 
-    found = by_skill("patch", measured.results)
-    return [patching_table(found, metric, title) for metric, title in _titles(measured).items()]
+    found = name_by_skill("patch", measured.results)
+    return [patching_table(found, metric, title) for metric, title in _metric_titles(measured).items()]
 
 
-def _titles(measured: Measured) -> dict[str, str]:
-    first = next(iter(by_skill("patch", measured.results).values()))
+def _metric_titles(measured: MeasuredRuns) -> dict[str, str]:
+    first = next(iter(name_by_skill("patch", measured.results).values()))
     where = f"under patches of {measured.options.kind}, {first.attrs['pairs']}"
     return {metric: f"{metric} {where}" for metric in first.metric.values.tolist()}
 
 
-def figures(measured: Measured) -> list[tuple[str, Any]]:
+def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """A heatmap for each skill and direction, a figure a metric."""
-    found = by_skill("patch", measured.results)
-    titles = _titles(measured)
+    found = name_by_skill("patch", measured.results)
+    titles = _metric_titles(measured)
     return [
         (f"{title}, mean over seeds.", ms.report.patching_figure(found, metric)) for metric, title in titles.items()
     ]
 
 
-def finding(measured: Measured) -> str:
+def finding(measured: MeasuredRuns) -> str:
     """The single patch that costs most, by skill."""
-    return costliest(by_skill("patch", measured.results), what=measured.options.kind)
+    return describe_costliest(name_by_skill("patch", measured.results), what=measured.options.kind)
 
 
 check = check_metrics
 
 
-def finish(label: str, measured: Measured) -> Results:
+def finish(label: str, measured: MeasuredRuns) -> Results:
     """The results without the prompts that no seed has; refused where no seed tells the sequences apart."""
-    ratios = {skill: result.ratio for skill, result in by_skill("patch", measured.results).items()}
-    refuse_unknown(label, ratios, missing="nothing to be carried", option="--metrics")
+    ratios = {skill: result.ratio for skill, result in name_by_skill("patch", measured.results).items()}
+    refuse_undefined(label, ratios, missing="nothing to be carried", option="--metrics")
     return {
         name: result.dropna("prompt", how="all", subset=["clean"]) if "prompt" in result.dims else result
         for name, result in measured.results.items()

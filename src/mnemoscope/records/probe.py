@@ -11,7 +11,7 @@ import mnemoscope as ms
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.runtime import progress
 from mnemoscope.core.site import BY_HEAD, EMBEDDINGS, MLP, Kind, Site
-from mnemoscope.records.record import Measured, Options, register_module, xr
+from mnemoscope.records.record import MeasuredRuns, Options, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +62,13 @@ _SCORES = ("accuracy", "log_prob")
 
 def measure(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
     """Probes of one run, and the losses when their latents are erased; sites by role."""
-    from mnemoscope.core.positions import number
+    from mnemoscope.core.positions import find_position
 
     model, seed = run.hooked(options.step), run.spec.seed
     fit, test = _prompts(run, options)
     last = int(test.scored.any(0).nonzero().max())
     given = last if options.pos is None else options.pos
-    pos = number(given, test.positions, test.inputs.shape[1], argument="--pos")
+    pos = find_position(given, test.positions, test.inputs.shape[1], argument="--pos")
     sites = _sites(model, ms.analyses.last_roles(run), options.sites, pos)
     latents = list(options.latents or _latents(run, pos))
     common = {
@@ -93,7 +93,7 @@ def measure(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
             cells[latent, site] = ms.analyses.erase(
                 model, test, directions, skills=skills, n_random=N_ERASED, seed=seed
             )
-    erased = _together(cells, latents, list(sites), list(skills))
+    erased = _erase_together(cells, latents, list(sites), list(skills))
     erased = erased.assign_attrs(attrs, n=len(test))
     return {"probes": found, "erased": erased}
 
@@ -150,7 +150,7 @@ def _scores(found: xr.Dataset) -> xr.Dataset:
     return found.rename(accuracy="score").assign(told=found.information, unit="accuracy")
 
 
-def _together(
+def _erase_together(
     cells: Mapping[tuple[str, str], xr.Dataset], latents: Sequence[str], sites: Sequence[str], skills: Sequence[str]
 ) -> xr.Dataset:
     """The results of `erase` for some latents at some sites, NaN at the others."""
@@ -167,7 +167,7 @@ def _together(
     return xr.Dataset(arrays, coords={"latent": list(latents), "site": list(sites), "skill": list(skills)})
 
 
-def tables(measured: Measured) -> list[ms.report.Table]:
+def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """The readings and, where latents are erased, the skills without them."""
     read = reading_table(measured.results["probes"])
     return [read, erase_table(measured.results["erased"])] if "erased" in measured.results else [read]
@@ -180,7 +180,7 @@ def reading_table(found: xr.Dataset) -> ms.report.Table:
         at = found.sel(latent=latent, site=site)
         cells = [at.score, at.chance, at.shuffled.mean("draw"), at.control_score.sel(control="untrained")]
         cells += [at.selectivity.sel(against="untrained"), at.told]
-        rows.append([str(latent), str(site), *(ms.report.spread(cell, ".2f") for cell in cells)])
+        rows.append([str(latent), str(site), *(ms.report.mean_with_range(cell, ".2f") for cell in cells)])
     score = " or ".join(dict.fromkeys(found.unit.values.ravel().tolist()))
     words = ["latent", "site", score, "chance", "shuffled labels", "before training", "added by training"]
     header = [*words, "bits" if score == "accuracy" else "bits or R²"]
@@ -195,19 +195,19 @@ def erase_table(erased: xr.Dataset) -> ms.report.Table:
     which the latent is erased. Latents are left out at sites where they never are.
     """
     skills, intact = erased.skill.values, erased.clean_accuracy.max(["latent", "site"])
-    first = [text for skill in skills for text in (ms.report.spread(intact.sel(skill=skill), ".2f"), "–", "–")]
+    first = [text for skill in skills for text in (ms.report.mean_with_range(intact.sel(skill=skill), ".2f"), "–", "–")]
     rows = [["nothing", "", str(erased.sizes["seed"]), *first]]
     for latent, site in product(erased.latent.values, erased.site.values):
         at = erased.sel(latent=latent, site=site)
         if n := int(at.accuracy.notnull().any("skill").sum()):
-            cells = [cell for skill in skills for cell in _beside(at.sel(skill=skill))]
-            rows.append([str(latent), str(site), str(n), *(ms.report.spread(cell, ".2f") for cell in cells)])
+            cells = [cell for skill in skills for cell in _accuracies_with_controls(at.sel(skill=skill))]
+            rows.append([str(latent), str(site), str(n), *(ms.report.mean_with_range(cell, ".2f") for cell in cells)])
     words = [f"{skill}, {what}" for skill in skills for what in ("erased", "random", "shuffled")]
     title = f"accuracy with a latent erased at position {erased.attrs['pos_name']}"
     return ms.report.Table(name="erased", title=title, header=["latent", "site", "seeds", *words], rows=rows, n_text=2)
 
 
-def figures(measured: Measured) -> list[tuple[str, Any]]:
+def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """Heatmaps of the readings and, where latents are erased, of the losses."""
     found = measured.results["probes"]
     where, several = found.attrs["pos_name"], found.sizes["seed"] > 1
@@ -225,21 +225,21 @@ def figures(measured: Measured) -> list[tuple[str, Any]]:
 def reading_figure(found: xr.Dataset) -> Any:
     """Scores of the trained and of the untrained model, sites by latents, mean over seeds."""
     panels = {"trained": found.score, "before training": found.control_score.sel(control="untrained", drop=True)}
-    return _below(panels, low=0)
+    return _stack_panels(panels, low=0)
 
 
 def erase_figure(erased: xr.Dataset) -> Any:
     """Accuracy lost beyond the control that costs more, sites by latents, mean over seeds; one panel per skill."""
-    without, random, shuffled = _beside(erased)
+    without, random, shuffled = _accuracies_with_controls(erased)
     lost = xr.where(random < shuffled, random, shuffled) - without
-    return _below({str(skill): lost.sel(skill=skill, drop=True) for skill in lost.skill.values}, low=-1)
+    return _stack_panels({str(skill): lost.sel(skill=skill, drop=True) for skill in lost.skill.values}, low=-1)
 
 
-def _beside(erased: xr.Dataset) -> list[xr.DataArray]:
+def _accuracies_with_controls(erased: xr.Dataset) -> list[xr.DataArray]:
     return [erased.accuracy, erased.random_accuracy.mean("draw"), erased.shuffled_accuracy.mean("draw")]
 
 
-def _below(panels: Mapping[str, xr.DataArray], *, low: float) -> Any:
+def _stack_panels(panels: Mapping[str, xr.DataArray], *, low: float) -> Any:
     """Panels below each other, with the latents named below the last one."""
     from mnemoscope.report.figures import heatmaps
 
@@ -252,7 +252,7 @@ def _below(panels: Mapping[str, xr.DataArray], *, low: float) -> Any:
     return figure.update_xaxes(showticklabels=True, row=len(panels))
 
 
-def finding(measured: Measured) -> str:
+def finding(measured: MeasuredRuns) -> str:
     """The site at which every latent is read best, beyond all controls."""
     probes: xr.Dataset = measured.results["probes"]
     beyond, found, unread = probes.selectivity.min("against"), [], []
@@ -263,14 +263,16 @@ def finding(measured: Measured) -> str:
             continue
         score = probes.score.sel(latent=latent, site=top.place["site"])
         chance = float(probes.chance.sel(latent=latent, site=top.place["site"]).mean())
-        found.append(f"{latent} from {top.place['site']} ({ms.report.spread(score, '.2f')}, chance {chance:.2f})")
+        found.append(
+            f"{latent} from {top.place['site']} ({ms.report.mean_with_range(score, '.2f')}, chance {chance:.2f})"
+        )
     sentences = [f"Read best beyond the controls: {'; '.join(found)}."] if found else []
     if unread:
         sentences.append(f"Not read anywhere beyond the controls: {', '.join(unread)}.")
     return " ".join(sentences)
 
 
-def notes(measured: Measured) -> Sequence[str]:
+def notes(measured: MeasuredRuns) -> Sequence[str]:
     """Notes on the erasure of latents, where there is one, and on the names of heads."""
     return (ERASED, NAMES) if "erased" in measured.results else (NAMES,)
 

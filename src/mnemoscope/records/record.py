@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import lazy_loader
 
 import mnemoscope as ms
-from mnemoscope.core.errors import InputError, in_range, one_of, ranges
+from mnemoscope.core.errors import InputError, format_ranges, in_range, one_of
 from mnemoscope.core.guests import Registry
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class PairOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredRuns:
     """Measurements of runs that differ in the seed only: `results` along `seed`, by name; `runs` in that order."""
 
     results: Results
@@ -68,7 +68,7 @@ class Measured:
     runs: Sequence[ms.Run]
 
 
-def no_notes(measured: Measured) -> Sequence[str]:
+def no_notes(measured: MeasuredRuns) -> Sequence[str]:
     """No sentences."""
     return ()
 
@@ -98,14 +98,14 @@ class Record:
     name: str
     options: type[Options]
     measure: Callable[[ms.Run, Any], Results]
-    tables: Callable[[Measured], Sequence[ms.report.Table]]
-    figures: Callable[[Measured], Sequence[tuple[str, Any]]]
-    finding: Callable[[Measured], str]
+    tables: Callable[[MeasuredRuns], Sequence[ms.report.Table]]
+    figures: Callable[[MeasuredRuns], Sequence[tuple[str, Any]]]
+    finding: Callable[[MeasuredRuns], str]
     limits: Sequence[str]
-    notes: Callable[[Measured], Sequence[str]] = no_notes
+    notes: Callable[[MeasuredRuns], Sequence[str]] = no_notes
     source: str = ""
     check: Callable[[Any], None] | None = None
-    finish: Callable[[str, Measured], Results] | None = None
+    finish: Callable[[str, MeasuredRuns], Results] | None = None
     apart: Sequence[str] = ()
     least_n: int = 2
     vectors: bool = False
@@ -130,9 +130,9 @@ class Record:
 
     def measure_with_gate(self, options: Any) -> Callable[[ms.Run], Results]:
         """A function that measures one run with these options, the comparison with the baselines included."""
-        return partial(_with_gate, measure=self.measure, options=options)
+        return partial(_measure_with_gate, measure=self.measure, options=options)
 
-    def combine(self, label: str, runs: Sequence[ms.Run], each: Sequence[Results], options: Any) -> Measured:
+    def combine(self, label: str, runs: Sequence[ms.Run], each: Sequence[Results], options: Any) -> MeasuredRuns:
         """Combine the results of runs that differ in the seed only along `seed`."""
         alike = [{name: found[name] for name in found if name not in self.apart} for found in each]
         trees = {
@@ -142,7 +142,7 @@ class Record:
             for name in self.apart
         }
         results: Results = {**ms.analyses.over_seeds(runs, alike), **trees}
-        measured = Measured(results=results, options=options, runs=runs)
+        measured = MeasuredRuns(results=results, options=options, runs=runs)
         return measured if self.finish is None else replace(measured, results=self.finish(label, measured))
 
 
@@ -175,7 +175,7 @@ def records() -> dict[str, Record]:
     return {name: RECORDS.get(name) for name in RECORDS.names()}
 
 
-def analyse(name: str, runs: Sequence[ms.Run], *, jobs: int = 1, **options: Any) -> Measured:
+def analyse(name: str, runs: Sequence[ms.Run], *, jobs: int = 1, **options: Any) -> MeasuredRuns:
     """Measure one or more runs that differ in the seed only; `shown` displays the result.
 
     `jobs` is the number of worker processes (0: one per core), `options` are those of the analysis, by field. Raises
@@ -198,18 +198,18 @@ def analyse(name: str, runs: Sequence[ms.Run], *, jobs: int = 1, **options: Any)
     return record.combine(labels[0], runs, each, chosen)
 
 
-def drawn(run: ms.Run, options: Any, stream: str) -> ms.Batch:
+def draw_sequences(run: ms.Run, options: Any, stream: str) -> ms.Batch:
     """Draw the options' number of sequences of each subgroup from a generator of the run's seed and a name."""
     generator = ms.generator(run.spec.seed, stream, options.split)
     return run.spec.task.monitor(options.n, split=options.split, generator=generator)
 
 
-def _with_gate(run: ms.Run, *, measure: Callable[[ms.Run, Any], Results], options: Any) -> Results:
+def _measure_with_gate(run: ms.Run, *, measure: Callable[[ms.Run, Any], Results], options: Any) -> Results:
     return {**measure(run, options), GATE: ms.analyses.gate_of_run(run, split=options.split, step=options.step)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class Display:
     """The display of the results of one configuration."""
 
     finding: str = ""
@@ -221,26 +221,26 @@ class Shown:
     """Sentences for the page: the results and their limits."""
 
 
-def shown(record: Record, measured: Measured) -> Shown:
+def render_results(record: Record, measured: MeasuredRuns) -> Display:
     """The tables, figures, finding and notes of a record for its measurements."""
     gate = measured.results[GATE]
-    said = ms.report.findings.learned(gate)
+    said = ms.report.findings.describe_learned_skills(gate)
     if gate.learned.any():
-        learners = _of_seeds(measured, "learned")
-        about = ms.analyses.of_learned_skills(learners.results)
+        learners = _select_seeds(measured, "learned")
+        about = ms.analyses.select_learned_skills(learners.results)
         if about.keys() - {GATE, *_NOT_BY_SKILL}:
             said = f"{said} {record.finding(replace(learners, results=about))}".strip()
-    there, guessing = _of_seeds(measured, "above_chance"), ~gate.above_chance.any("skill")
+    there, guessing = _select_seeds(measured, "above_chance"), ~gate.above_chance.any("skill")
     notes = [*record.limits, *record.notes(there)]
     if guessing.any():
-        seeds = ranges([int(seed) for seed in gate.seed.values[guessing.values]])
+        seeds = format_ranges([int(seed) for seed in gate.seed.values[guessing.values]])
         where = "" if guessing.all() else " They are in the arrays, not in tables and figures."
         notes.insert(0, f"Not better than a constant guess on any skill: seeds {seeds}.{where}")
-    return Shown(finding=said, tables=record.tables(there), figures=record.figures(there), notes=notes)
+    return Display(finding=said, tables=record.tables(there), figures=record.figures(there), notes=notes)
 
 
-def _of_seeds(measured: Measured, level: Literal["learned", "above_chance"]) -> Measured:
+def _select_seeds(measured: MeasuredRuns, level: Literal["learned", "above_chance"]) -> MeasuredRuns:
     """The same measurements for the seeds that reach a level on some skill, or for all if none does."""
     reached = measured.results[GATE][level].any("skill").values
     runs = [run for run, there in zip(measured.runs, reached, strict=True) if there or not reached.any()]
-    return replace(measured, results=ms.analyses.of_learners(measured.results, level), runs=runs)
+    return replace(measured, results=ms.analyses.select_learners(measured.results, level), runs=runs)

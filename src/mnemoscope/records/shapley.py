@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import mnemoscope as ms
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.records.record import Measured, Options, register_module, xr
+from mnemoscope.records.record import MeasuredRuns, Options, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def measure(run: ms.Run, options: Shapley) -> dict[str, xr.Dataset]:
     return {"shapley": values, "agreement": ms.analyses.removal_agreement(values)}
 
 
-def tables(measured: Measured) -> list[ms.report.Table]:
+def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """Values and interactions by every metric, and the agreement with removal where there are two skills."""
     values = measured.results["shapley"]
     found = [table for metric in values.metric.values for table in value_tables(values, str(metric))]
@@ -124,9 +124,14 @@ def _value_rows(values: xr.Dataset) -> list[list[str]]:
     for kind in values.kind.values:
         for role in values.role.values:
             each = [values.sel(kind=kind, role=role, skill=skill) for skill in values.skill.values]
-            cells = [text for at in each for text in (_cell(at, "value"), ms.report.spread(at.lost, ".2f"))]
+            cells = [
+                text for at in each for text in (_format_cell(at, "value"), ms.report.mean_with_range(at.lost, ".2f"))
+            ]
             rows.append([str(kind), str(role), *cells])
-        carried = [ms.report.spread(values.carried.sel(kind=kind, skill=skill), ".2f") for skill in values.skill.values]
+        carried = [
+            ms.report.mean_with_range(values.carried.sel(kind=kind, skill=skill), ".2f")
+            for skill in values.skill.values
+        ]
         rows.append([str(kind), "all together", *(text for cell in carried for text in (cell, cell))])
     return rows
 
@@ -140,15 +145,15 @@ def _interaction_rows(values: xr.Dataset) -> list[list[str]]:
         of_pairs = [values.sel(kind=kind, role=one, other=other) for one, other in pairs]
         sizes = [-float(abs(of.interaction.mean("seed")).max()) for of in of_pairs]
         for i in np.argsort(sizes, kind="stable")[:MOST]:
-            cells = [_cell(of_pairs[i].sel(skill=skill), "interaction") for skill in values.skill.values]
+            cells = [_format_cell(of_pairs[i].sel(skill=skill), "interaction") for skill in values.skill.values]
             rows.append([str(kind), " and ".join(pairs[i]), *cells])
     return rows
 
 
-def _cell(at: xr.Dataset, name: str) -> str:
+def _format_cell(at: xr.Dataset, name: str) -> str:
     """Mean [range] over seeds; for one seed its interval."""
     if at.sizes["seed"] > 1 or bool(at[name].isnull().all()):
-        return ms.report.spread(at[name], ".2f")
+        return ms.report.mean_with_range(at[name], ".2f")
     before = "" if name == "value" else f"{name}_"
     value, low, high = (float(at[column].isel(seed=0)) for column in (name, f"{before}low", f"{before}high"))
     return ms.report.interval(value, low, high, ".2f", n=1, each=at[name])
@@ -165,7 +170,7 @@ def agreement_tables(found: xr.Dataset) -> list[ms.report.Table]:
         name="agreement",
         title=f"removal and value, as shares of what all parts carry in accuracy, margin {found.attrs['margin']:g}",
         header=("missing parts", "part", "skill", "lost alone", "value", *counts),
-        rows=[[*row, _reasons(at)] for row, at in rows],
+        rows=[[*row, _disagreement_reasons(at)] for row, at in rows],
         n_text=3,
     )
     outcomes = {"by removal: seeds": "removal_outcome", "by value: seeds": "value_outcome"}
@@ -173,14 +178,14 @@ def agreement_tables(found: xr.Dataset) -> list[ms.report.Table]:
     return [agreement, outcome_table(found, title, outcomes, kinds="missing parts")]
 
 
-def _reasons(at: xr.Dataset) -> str:
-    from mnemoscope.report.ablation import counted
+def _disagreement_reasons(at: xr.Dataset) -> str:
+    from mnemoscope.report.ablation import count_words
 
     pairs = zip(at.reason.values.tolist(), at.partner.values.tolist(), strict=True)
-    return counted(f"{reason} with {partner}" if partner else reason for reason, partner in pairs if reason)
+    return count_words(f"{reason} with {partner}" if partner else reason for reason, partner in pairs if reason)
 
 
-def figures(measured: Measured) -> list[tuple[str, Any]]:
+def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """Values of parts and a heatmap of their interactions, by every metric."""
     values = measured.results["shapley"]
     dots, mean = ("; dots are seeds, bars their mean", ", mean over seeds") if values.sizes["seed"] > 1 else ("", "")
@@ -207,7 +212,7 @@ def value_figure(values: xr.Dataset, metric: str) -> Any:
             look = {"name": words, "colour": colour, "width": 0.36, "legend": not place}
             traces = ms.report.bars_with_dots(list(cells), places, **look, labels=roles)
             figure.add_traces(traces, rows=row + 1, cols=column + 1)
-    figure.update_yaxes(tickvals=list(range(len(roles))), ticktext=_broken(roles), range=[len(roles) - 0.5, -0.5])
+    figure.update_yaxes(tickvals=list(range(len(roles))), ticktext=_break_names(roles), range=[len(roles) - 0.5, -0.5])
     unit = f"log-probability ({values.attrs['log_prob_unit']})" if metric == "log_prob" else metric
     figure.update_xaxes(matches="x").update_xaxes(title=unit, row=len(kinds))
     figure.update_layout(**ms.report.LAYOUT, height=120 + len(kinds) * (60 + 44 * len(roles)), barmode="overlay")
@@ -229,16 +234,16 @@ def interaction_figure(values: xr.Dataset, metric: str) -> Any:
     high = float(abs(mean).max()) or 1.0
     figure = heatmaps(panels, low=-high, high=high, columns=1)
     names = mean.other.values.tolist()
-    shown = _broken(names) if len(names) <= MOST_UPRIGHT else names
+    shown = _break_names(names) if len(names) <= MOST_UPRIGHT else names
     figure.update_xaxes(title="", showticklabels=False, tickvals=names, ticktext=shown)
     return figure.update_xaxes(showticklabels=True, row=len(panels))
 
 
-def _broken(names: Iterable[str]) -> list[str]:
+def _break_names(names: Iterable[str]) -> list[str]:
     return [name.replace(" ", "<br>", 1) for name in names]
 
 
-def finding(measured: Measured) -> str:
+def finding(measured: MeasuredRuns) -> str:
     """The part with the largest Shapley value of every skill, and its share of the whole."""
     from mnemoscope.report.findings import largest
 
@@ -249,12 +254,12 @@ def finding(measured: Measured) -> str:
         at = values.sel(skill=skill, metric=metric, kind=kind)
         top = largest(at.value)
         if top is not None:
-            whole, part = ms.report.spread(at.carried, ".2f"), top.place["role"].removeprefix("the ")
-            found.append(f"{skill}: the {part} ({ms.report.spread(top.values, '.2f')} of {whole})")
+            whole, part = ms.report.mean_with_range(at.carried, ".2f"), top.place["role"].removeprefix("the ")
+            found.append(f"{skill}: the {part} ({ms.report.mean_with_range(top.values, '.2f')} of {whole})")
     return f"The part with the largest Shapley value, in {metric}, {kind} ablation: {'; '.join(found)}."
 
 
-def notes(measured: Measured) -> Sequence[str]:
+def notes(measured: MeasuredRuns) -> Sequence[str]:
     """A note on the comparison of removal and value, where there is one."""
     return (COMPARED,) if "agreement" in measured.results else ()
 

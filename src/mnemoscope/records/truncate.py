@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import mnemoscope as ms
 from mnemoscope.core.site import ParamSite
-from mnemoscope.records.record import Measured, Options, drawn, register_module, xr
+from mnemoscope.records.record import MeasuredRuns, Options, draw_sequences, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +44,14 @@ def measure(run: ms.Run, options: Truncate) -> dict[str, xr.Dataset]:
     from mnemoscope.analyses.predictions import skill_targets
 
     model, task = run.hooked(options.step), run.spec.task
-    batch = drawn(run, options, "truncation")
+    batch = draw_sequences(run, options, "truncation")
     weights = _weights(model, options.weights)
     cuts = {"weights": weights, "ranks": options.ranks or _ranks(model, weights), "parts": options.parts}
     targets = skill_targets(batch, {name: mask for name, mask in task.skills(batch).items() if mask.any()})
-    added = ms.report.report_of(task).truncation
+    added = ms.report.find_report(task).truncation
     if added is None:
         return {"truncation": ms.analyses.truncate(model, batch, targets=targets, **cuts)}
-    reference = drawn(run, options, "reference")
+    reference = draw_sequences(run, options, "reference")
     return added.measure(model, task, batch, reference=reference, targets=targets, cuts=cuts)
 
 
@@ -73,15 +73,15 @@ def _ranks(model: ms.HookedModel, weights: ms.analyses.Weights) -> list[int]:
     return [0, *(2**i for i in range(full.bit_length()) if 2**i < full), full]
 
 
-def tables(measured: Measured) -> list[ms.report.Table]:
+def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """Probability and accuracy of every target, and the tables that the task adds."""
-    found, added = measured.results["truncation"], _added(measured)
+    found, added = measured.results["truncation"], _task_truncation(measured)
     own = [score_table(found, "probability"), score_table(found, "accuracy")]
     return own if added is None else [*own, *added.tables(measured.results)]
 
 
-def _added(measured: Measured) -> ms.report.Truncation | None:
-    return ms.report.report_of(measured.runs[0].spec.task).truncation
+def _task_truncation(measured: MeasuredRuns) -> ms.report.Truncation | None:
+    return ms.report.find_report(measured.runs[0].spec.task).truncation
 
 
 def score_table(found: xr.Dataset, score: Literal["probability", "accuracy"]) -> ms.report.Table:
@@ -103,10 +103,10 @@ def score_table(found: xr.Dataset, score: Literal["probability", "accuracy"]) ->
 def _cells(at: xr.Dataset, when: str, score: str) -> list[str]:
     scores = [at[f"{when}{score}"].sel(target=target) for target in at.target.values]
     shares = [at[f"{when}context_share"]] if "context_share" in at and score == "probability" else []
-    return [ms.report.spread(cell, ".2f") for cell in (*scores, *shares)]
+    return [ms.report.mean_with_range(cell, ".2f") for cell in (*scores, *shares)]
 
 
-def figures(measured: Measured) -> list[tuple[str, Any]]:
+def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """Curves over the rank, and the spectrum."""
     found = measured.results["truncation"]
     over = ", mean and range over seeds" if found.sizes["seed"] > 1 else ""
@@ -149,10 +149,10 @@ def _curve(values: xr.DataArray, name: str, colour: str, intact: float, *, legen
     """The range over seeds as a band, the intact model and the mean."""
     import plotly.graph_objects as go
 
-    from mnemoscope.core.numerics import summary_over
+    from mnemoscope.core.numerics import mean_and_range
 
     ranks = [str(int(rank)) for rank in values["rank"].values]
-    summary = summary_over(values)
+    summary = mean_and_range(values)
     mean, low, high = (summary.sel(summary=which).values.tolist() for which in ("mean", "min", "max"))
     quiet = {"legendgroup": name, "showlegend": False, "hoverinfo": "skip"}
     band = go.Scatter(
@@ -202,7 +202,7 @@ def spectrum_figure(found: xr.Dataset) -> Any:
     return figure.update_layout(**ms.report.LAYOUT, height=320)
 
 
-def finding(measured: Measured) -> str:
+def finding(measured: MeasuredRuns) -> str:
     """The number of singular directions that every target needs, for the weight or weights that were cut last."""
     truncation = measured.results["truncation"]
     weight = str(truncation.weight.values[-1])
@@ -219,9 +219,9 @@ def finding(measured: Measured) -> str:
     return f"To keep {ENOUGH:g} of the probability of its answer with {weight} cut, of {full}: {'; '.join(found)}."
 
 
-def notes(measured: Measured) -> Sequence[str]:
+def notes(measured: MeasuredRuns) -> Sequence[str]:
     """The note of the task, if it adds something."""
-    added = _added(measured)
+    added = _task_truncation(measured)
     return () if added is None else (added.note,)
 
 

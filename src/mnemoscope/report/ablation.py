@@ -10,15 +10,15 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.core import positions
-from mnemoscope.report.figures import LAYOUT, bars_with_dots, colours_of, heatmaps
-from mnemoscope.report.tables import Table, spread
+from mnemoscope.report.figures import LAYOUT, assign_colours, bars_with_dots, heatmaps
+from mnemoscope.report.tables import Table, mean_with_range
 
 MOST = 16
 """Largest number of parts in a figure."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quantity:
+class AblationQuantity:
     """The quantity by which an ablation is read."""
 
     name: str
@@ -28,18 +28,18 @@ class Quantity:
     """The sign of a change that is damage."""
 
 
-ACCURACY = Quantity(name="accuracy", title="accuracy", change="accuracy lost", sign=-1)
-LOSS = Quantity(name="loss", title="squared error", change="rise of the squared error", sign=1)
+ACCURACY = AblationQuantity(name="accuracy", title="accuracy", change="accuracy lost", sign=-1)
+LOSS = AblationQuantity(name="loss", title="squared error", change="rise of the squared error", sign=1)
 
 
-def quantity_of(ablation: xr.Dataset) -> Quantity:
+def ablation_quantity(ablation: xr.Dataset) -> AblationQuantity:
     """Accuracy, or the squared error where answers are vectors."""
     return ACCURACY if "accuracy" in ablation else LOSS
 
 
 def damage(ablation: xr.Dataset) -> xr.DataArray:
     """Accuracy lost, or the rise of the squared error."""
-    measure = quantity_of(ablation)
+    measure = ablation_quantity(ablation)
     return measure.sign * (ablation[measure.name] - ablation[f"clean_{measure.name}"])
 
 
@@ -50,13 +50,13 @@ def ablation_header(ablation: xr.Dataset) -> Sequence[str]:
 
 def ablation_rows(ablation: xr.Dataset) -> list[list[str]]:
     """Accuracy (or squared error) of each skill by kind of ablation: the intact model, then one row per role."""
-    name = quantity_of(ablation).name
+    name = ablation_quantity(ablation).name
     cells = [(kind, skill) for kind in ablation.kind.values for skill in ablation.skill.values]
-    intact = [spread(ablation[f"clean_{name}"].sel(skill=skill), ".2f") for _, skill in cells]
+    intact = [mean_with_range(ablation[f"clean_{name}"].sel(skill=skill), ".2f") for _, skill in cells]
     rows = [["nothing", *intact]]
     for role in ablation.role.values:
         at = ablation[name].sel(role=role)
-        rows.append([str(role), *(spread(at.sel(kind=kind, skill=skill), ".2f") for kind, skill in cells)])
+        rows.append([str(role), *(mean_with_range(at.sel(kind=kind, skill=skill), ".2f") for kind, skill in cells)])
     return rows
 
 
@@ -83,7 +83,7 @@ def outcome_table(found: xr.Dataset, title: str, outcomes: Mapping[str, str], *,
     rows = []
     for kind, (skill, other) in product(found.kind.values, combinations(found.skill.values.tolist(), 2)):
         at = found.sel(kind=kind, skill=skill, other_skill=other)
-        counts = [counted(at[name].values.tolist()) for name in outcomes.values()]
+        counts = [count_words(at[name].values.tolist()) for name in outcomes.values()]
         rows.append([str(kind), f"{skill} and {other}", *counts])
     header = (kinds, "skills", *outcomes)
     return Table(name="dissociation", title=title, header=header, rows=rows, n_text=len(header))
@@ -100,11 +100,11 @@ def state_rows(
     for kind, role, skill in product(found.kind.values, found.role.values, found.skill.values):
         at = found.sel(kind=kind, role=role, skill=skill)
         counts = Counter(at[state].values.tolist())
-        cells = [spread(at[name], ".2f") for name in means]
+        cells = [mean_with_range(at[name], ".2f") for name in means]
         yield [str(kind), str(role), str(skill), *cells, *(str(counts[name]) for name in states)], at
 
 
-def counted(words: Iterable[str]) -> str:
+def count_words(words: Iterable[str]) -> str:
     """The number of occurrences of each word, the most frequent first: `double: 14, single: 2`."""
     return ", ".join(f"{word}: {n}" for word, n in Counter(words).most_common())
 
@@ -115,7 +115,7 @@ def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
     `ablation` is over (seed, kind, role, skill), from `ablate_by_role`. Where there are many components, the figure
     shows those whose removal costs some skill most, and the axis says so.
     """
-    measure, n_roles = quantity_of(ablation), ablation.sizes["role"]
+    measure, n_roles = ablation_quantity(ablation), ablation.sizes["role"]
     if n_roles > MOST:
         costs = damage(ablation).mean("seed").max(("kind", "skill")).fillna(-1)
         ablation = ablation.isel(role=sorted(costs.argsort().values[-MOST:]))
@@ -123,7 +123,7 @@ def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
     figure = make_subplots(1, len(kinds), subplot_titles=[f"{kind} ablation" for kind in kinds], shared_yaxes=True)
     roles, skills = ([str(name) for name in ablation[dim].values] for dim in ("role", "skill"))
     for column, kind in enumerate(kinds, 1):
-        for i, (skill, colour) in enumerate(colours_of(skills).items()):
+        for i, (skill, colour) in enumerate(assign_colours(skills).items()):
             shift = 0.34 * (i - (len(skills) - 1) / 2)
             cells = [ablation[f"clean_{measure.name}"].sel(skill=skill)]
             cells += [ablation[measure.name].sel(kind=kind, skill=skill, role=role) for role in roles]
@@ -143,7 +143,7 @@ def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
     return figure.update_layout(**LAYOUT, height=380)
 
 
-def drops(ablation: xr.Dataset) -> go.Figure:
+def drop_figure(ablation: xr.Dataset) -> go.Figure:
     """Accuracy lost (or rise of the squared error) without each part, mean over seeds: a heatmap for each kind."""
     kinds = [str(kind) for kind in ablation.kind.values]
     figure = make_subplots(1, len(kinds), subplot_titles=kinds, shared_yaxes=True)
@@ -182,7 +182,7 @@ def patching_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -
     label, whole = difference_row(effects, metric)
     names = _names(first)
     cells = [(name, [column.isel(cell=i) for column in columns.values()]) for i, name in enumerate(names)]
-    rows = [[name, *(spread(cell, ".2f") for cell in row)] for name, row in [(label, whole), *cells]]
+    rows = [[name, *(mean_with_range(cell, ".2f") for cell in row)] for name, row in [(label, whole), *cells]]
     return Table(name=metric, title=title, header=["patched", *columns], rows=rows)
 
 
@@ -223,6 +223,6 @@ def _axes(ratio: xr.DataArray) -> list[str]:
 def _names(column: xr.DataArray) -> list[str]:
     """The names of cells: `memory head pos x5`."""
     axes = [str(axis) for axis in column.indexes["cell"].names]
-    labels = zip(*(positions.shown(column, axis) for axis in axes), strict=True)
-    words = ["" if axis == "role" else f"{positions.word(axis)} " for axis in axes]
+    labels = zip(*(positions.axis_labels(column, axis) for axis in axes), strict=True)
+    words = ["" if axis == "role" else f"{positions.axis_word(axis)} " for axis in axes]
     return [" ".join(word + label for word, label in zip(words, cell, strict=True)) for cell in labels]

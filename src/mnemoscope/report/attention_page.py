@@ -34,7 +34,7 @@ from mnemoscope.models.run import Run
 from mnemoscope.models.subjects import Subject
 from mnemoscope.report.page import TEMPLATES, Page
 from mnemoscope.report.plain_report import roles
-from mnemoscope.report.task_report import report_of
+from mnemoscope.report.task_report import find_report
 
 MAX_WEIGHTS = 40_000_000
 """Weights of attention that a page may hold: 144 heads on 512 tokens, which a browser still shows."""
@@ -103,7 +103,7 @@ def attention(
     unpack = (files("mnemoscope.report") / "attention.js").read_text()
     page.block(macros(_TEMPLATE).scripts(library, unpack))
     for number, example in enumerate(examples):
-        page.block(_view(example, f"view-{number}"))
+        page.block(_view_html(example, f"view-{number}"))
     if path is not None:
         write_atomically(Path(path), page.html().encode())
     return page
@@ -112,7 +112,7 @@ def attention(
 def _examples_of_task(model: Run | Subject, sequences: Any, step: int | None) -> list[xr.Dataset]:
     """The patterns on each sequence of a task, with heads called by role where a run has roles."""
     task = model.spec.task if isinstance(model, Run) else model.task
-    entry = report_of(task)
+    entry = find_report(task)
     if sequences is None:
         sequences = entry.example(task)
     if isinstance(sequences, str):
@@ -153,7 +153,7 @@ def _rows(examples: xr.Dataset) -> list[xr.Dataset]:
     return [examples.isel(example=index) for index in range(examples.sizes["example"])]
 
 
-def _view(example: xr.Dataset, place: str) -> str:
+def _view_html(example: xr.Dataset, place: str) -> str:
     """The HTML of one view."""
     if "n_tokens" in example:
         real = slice(int(example.n_tokens))
@@ -163,7 +163,7 @@ def _view(example: xr.Dataset, place: str) -> str:
     if "called" in example:
         names = example.called.transpose("layer", "head").values.ravel().tolist()
     tokens = [str(token) for token in example.token.values]
-    packed, causal = _pack(pattern.values.reshape(len(names), len(tokens), len(tokens)))
+    packed, causal = _pack_weights(pattern.values.reshape(len(names), len(tokens), len(tokens)))
     properties = {"attentionHeadNames": names, "maskUpperTri": causal}
     shown = json.dumps({"tokens": [escape(token, quote=False) for token in tokens], **properties}).replace(
         "<", "\\u003c"
@@ -173,7 +173,7 @@ def _view(example: xr.Dataset, place: str) -> str:
     return macros(_TEMPLATE).view(place, call, caption)
 
 
-def _pack(patterns: Float[np.ndarray, "head query key"]) -> tuple[str, bool]:
+def _pack_weights(patterns: Float[np.ndarray, "head query key"]) -> tuple[str, bool]:
     """Weights in thousandths, compressed, as text; and whether keys after the query are left out."""
     causal = not bool(np.triu(patterns, 1).any())
     values = np.nan_to_num(patterns * SCALE).clip(0, 65535).round().astype("<u2")

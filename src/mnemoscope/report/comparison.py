@@ -10,13 +10,13 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.core.presets import differences, value_text
+from mnemoscope.core.presets import differing_fields, value_text
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.report.figures import LAYOUT, PALETTE, bars_with_dots
-from mnemoscope.report.guesses import symbols_of
+from mnemoscope.report.guesses import token_symbols
 from mnemoscope.report.page import TEMPLATES, Page, attention_view
-from mnemoscope.report.tables import Table, rounded, spread
+from mnemoscope.report.tables import Table, format_rounded, mean_with_range
 
 N_PLACES = 12
 """Number of listed places where two models differ most."""
@@ -31,7 +31,7 @@ Names = tuple[str, str]
 
 def specification_table(one: RunSpec, other: RunSpec, names: Names, beside: Mapping[str, tuple[Any, Any]]) -> Table:
     """The fields in which two specifications (of any seed) differ, and other differences (`beside`), such as steps."""
-    found = {**beside, **differences(one, other)}
+    found = {**beside, **differing_fields(one, other)}
     rows = [[field, value_text(ours), value_text(theirs)] for field, (ours, theirs) in found.items() if ours != theirs]
     title = "what differs in the specification" if rows else "the specifications are the same"
     return Table(name="specification", title=title, header=("field", *names), rows=rows, n_text=3)
@@ -40,12 +40,16 @@ def specification_table(one: RunSpec, other: RunSpec, names: Names, beside: Mapp
 def skill_table(one: xr.Dataset, other: xr.Dataset, change: xr.Dataset, names: Names, *, sequences: str) -> Table:
     """Accuracy and loss of each skill, from `skill_scores` along seed, and the differences over (summary, skill)."""
     rows = [
-        [_words(measure), _words(skill), *_cells(skill, "skill", one[measure], other[measure], change[measure])]
+        [
+            _readable_name(measure),
+            _readable_name(skill),
+            *_cells(skill, "skill", one[measure], other[measure], change[measure]),
+        ]
         for measure in ("accuracy", "loss")
         if measure in change
         for skill in change.skill.values.tolist()
     ]
-    title = f"skills, {sequences}; {_explained(change)}; loss: {one.attrs['loss_unit']}"
+    title = f"skills, {sequences}; {_explain_change(change)}; loss: {one.attrs['loss_unit']}"
     return Table(name="skills", title=title, header=("measure", "skill", *names, "difference"), rows=rows, n_text=2)
 
 
@@ -57,14 +61,14 @@ def ablation_table(one: xr.DataArray, other: xr.DataArray, change: xr.DataArray,
     rows = []
     for kind, role, skill in product(*(change[dim].values.tolist() for dim in ("kind", "role", "skill"))):
         cells = _cells(role, "role", *(each.sel(kind=kind, skill=skill) for each in (one, other, change)))
-        rows.append([kind, role, _words(skill), *cells])
+        rows.append([kind, role, _readable_name(skill), *cells])
     header = ("ablation", "removed", "skill", *names, "difference")
-    title = f"{what} without one part, heads by role; {_explained(change)}; a dash: there is no such part"
+    title = f"{what} without one part, heads by role; {_explain_change(change)}; a dash: there is no such part"
     return Table(name="ablation", title=title, header=header, rows=rows, n_text=3)
 
 
 def _cells(label: Any, dim: str, one: xr.DataArray, other: xr.DataArray, change: xr.DataArray) -> list[str]:
-    cells = [spread(x.sel({dim: label}), ".3f") if label in x[dim].values else "–" for x in (one, other)]
+    cells = [mean_with_range(x.sel({dim: label}), ".3f") if label in x[dim].values else "–" for x in (one, other)]
     return [*cells, change_text(change.sel({dim: label}))]
 
 
@@ -73,11 +77,11 @@ def change_text(values: xr.DataArray) -> str:
     mean, low, high = (float(values.sel(summary=name)) for name in ("mean", "low", "high"))
     if math.isnan(mean):
         return "–"
-    interval = "" if math.isnan(low) else f" [{rounded(low, '+.3f')}, {rounded(high, '+.3f')}]"
-    return rounded(mean, "+.3f") + interval
+    interval = "" if math.isnan(low) else f" [{format_rounded(low, '+.3f')}, {format_rounded(high, '+.3f')}]"
+    return format_rounded(mean, "+.3f") + interval
 
 
-def _explained(change: xr.Dataset | xr.DataArray) -> str:
+def _explain_change(change: xr.Dataset | xr.DataArray) -> str:
     if paired := change.attrs["paired"]:
         over = f"its mean over the {paired} seeds that both have, in pairs [95 % interval]"
     elif change.attrs["interval"]:
@@ -93,9 +97,9 @@ def agreement_table(found: xr.Dataset, names: Names, title: str) -> Table:
     outcomes = found.outcome.values.tolist()
     rows = [
         [
-            _words(skill),
-            *(rounded(float(found.share.sel(skill=skill, outcome=outcome)), ".3f") for outcome in outcomes),
-            rounded(float(found.same_guess.sel(skill=skill)), ".3f"),
+            _readable_name(skill),
+            *(format_rounded(float(found.share.sel(skill=skill, outcome=outcome)), ".3f") for outcome in outcomes),
+            format_rounded(float(found.same_guess.sel(skill=skill)), ".3f"),
         ]
         for skill in found.skill.values.tolist()
     ]
@@ -105,7 +109,7 @@ def agreement_table(found: xr.Dataset, names: Names, title: str) -> Table:
 
 def places_table(found: xr.Dataset, task: Task, names: Names, title: str) -> Table:
     """The places at which the probabilities of the answer differ most, one of a sequence."""
-    symbols = symbols_of(task)
+    symbols = token_symbols(task)
     apart = abs(found.p_answer.diff("model")).squeeze("model").fillna(0).values
     ranked = (-apart.max(1)).argsort(kind="stable")[:N_PLACES]
     rows = []
@@ -116,7 +120,7 @@ def places_table(found: xr.Dataset, task: Task, names: Names, title: str) -> Tab
         text = " ".join(["…"] * (len(tokens) > N_BEFORE) + tokens[-N_BEFORE:])
         guesses = [f"{symbols[int(at.guess[i])]} {float(at.p_guess[i]):.2f}" for i in range(2)]
         rows.append(
-            [text, symbols[int(at.answer)], *guesses, *(rounded(float(at.p_answer[i]), ".3f") for i in range(2))]
+            [text, symbols[int(at.answer)], *guesses, *(format_rounded(float(at.p_answer[i]), ".3f") for i in range(2))]
         )
     header = ("sequence", "answer", *(f"{name}: guess" for name in names), *(f"{name}: p(answer)" for name in names))
     title = f"where the two differ most, {title}" if rows else f"the two nowhere differ, {title}"
@@ -131,9 +135,9 @@ def skill_figure(one: xr.Dataset, other: xr.Dataset, names: Names) -> go.Figure:
     measure = "accuracy" if "accuracy" in one and "accuracy" in other else "loss"
     figure = go.Figure()
     skills = list(dict.fromkeys([*one.skill.values.tolist(), *other.skill.values.tolist()]))
-    _add(figure, [x[measure] for x in (one, other)], "skill", skills, names, legend=True)
+    _add_bars(figure, [x[measure] for x in (one, other)], "skill", skills, names, legend=True)
     figure.update_yaxes(title=measure)
-    figure.update_xaxes(tickvals=list(range(len(skills))), ticktext=[_words(skill) for skill in skills])
+    figure.update_xaxes(tickvals=list(range(len(skills))), ticktext=[_readable_name(skill) for skill in skills])
     return figure.update_layout(**LAYOUT, height=320)
 
 
@@ -143,10 +147,10 @@ def ablation_figure(
     """The losses of `ablation_table` under the first kind of ablation, one panel for each skill."""
     skills, roles = change.skill.values.tolist(), change.role.values.tolist()
     kind = one.kind.values[0]
-    figure = make_subplots(len(skills), 1, subplot_titles=[_words(s) for s in skills], shared_xaxes=True)
+    figure = make_subplots(len(skills), 1, subplot_titles=[_readable_name(s) for s in skills], shared_xaxes=True)
     for row, skill in enumerate(skills, 1):
         cells = [x.sel(kind=kind, skill=skill) for x in (one, other)]
-        _add(figure, cells, "role", roles, names, legend=row == 1, row=row)
+        _add_bars(figure, cells, "role", roles, names, legend=row == 1, row=row)
     figure.update_xaxes(
         tickvals=list(range(len(roles))), ticktext=[role.replace(" ", "<br>") for role in roles], row=len(skills), col=1
     )
@@ -156,7 +160,7 @@ def ablation_figure(
     return figure.update_layout(**layout, height=130 + 220 * len(skills))
 
 
-def _add(
+def _add_bars(
     figure: go.Figure,
     arrays: Sequence[xr.DataArray],
     dim: str,
@@ -177,7 +181,7 @@ def _add(
             figure.add_traces(traces, rows=row, cols=1)
 
 
-def _words(name: str) -> str:
+def _readable_name(name: str) -> str:
     return str(name).replace("_", " ")
 
 
@@ -185,7 +189,7 @@ def _words(name: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneSequence:
+class SequenceComparison:
     """The results of two models on one sequence, each with the label of the first and of the second."""
 
     title: str
@@ -199,7 +203,7 @@ class OneSequence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class ComparisonContent:
     """The content of the page."""
 
     title: str
@@ -211,7 +215,7 @@ class Compared:
     skill_figure: go.Figure
     places: Sequence[Table]
     """The places where predictions differ; empty for vectors."""
-    sequence: OneSequence
+    sequence: SequenceComparison
     ablation: Table | None
     """None where parts cannot be removed."""
     ablation_figure: go.Figure | None
@@ -222,7 +226,7 @@ class Compared:
         return [self.specification, self.skills, *self.places, *([self.ablation] if self.ablation else [])]
 
 
-def comparison_page(shown: Compared) -> Page:
+def comparison_page(shown: ComparisonContent) -> Page:
     """Differences, skills, predictions, attention beside each other, and the loss without each part."""
     page = Page(shown.title, shown.lead)
     page.write(f"{TEMPLATES}comparison.html.jinja", shown=shown, show_attention=_show_attention)

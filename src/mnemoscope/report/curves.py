@@ -11,9 +11,9 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.analyses.onsets import HALF, falls, first_step
-from mnemoscope.report.figures import COLOURS, LAYOUT, colours_of, seed_lines
-from mnemoscope.report.tables import Table, spread
+from mnemoscope.analyses.onsets import HALF, falls_with_learning, first_step
+from mnemoscope.report.figures import COLOURS, LAYOUT, assign_colours, seed_lines
+from mnemoscope.report.tables import Table, mean_with_range
 
 _HOVER = "%{y:.4f} at step %{x}"
 
@@ -37,7 +37,7 @@ def skill_curves(metrics: xr.Dataset) -> go.Figure:
     parts take its place.
     """
     skills = skills_in(metrics)
-    beside = colours_of(skills or parts_in(metrics))
+    beside = assign_colours(skills or parts_in(metrics))
     titles = ("loss (nats)", "accuracy, unseen") if skills else ("squared error", "squared error of the parts, unseen")
     figure = make_subplots(1, 2, subplot_titles=titles)
     lines = [("training", 1, "train_loss", COLOURS["train"]), ("unseen", 1, "test_loss", "#111")]
@@ -56,7 +56,7 @@ def trajectory_curves(trajectory: xr.Dataset, panels: Mapping[str, Sequence[str]
     measures.
     """
     figure = make_subplots(1, len(panels), subplot_titles=list(panels))
-    colours = colours_of(dict.fromkeys(name for group in panels.values() for name in group))
+    colours = assign_colours(dict.fromkeys(name for group in panels.values() for name in group))
     for column, group in enumerate(panels.values(), 1):
         for name in group:
             lines = seed_lines(trajectory[name], name.replace("_", " "), colours[name], _HOVER)
@@ -84,13 +84,13 @@ def onset_table(trajectory: xr.Dataset) -> Table:
         reached, last = onsets[np.isfinite(onsets.values)], values.isel(step=-1)
         row = [
             str(name).replace("_", " "),
-            "half-way down" if falls(str(name)) else f"{HALF:g}",
-            spread(reached, ".0f") if reached.size else "never",
+            "half-way down" if falls_with_learning(str(name)) else f"{HALF:g}",
+            mean_with_range(reached, ".0f") if reached.size else "never",
             f"{reached.size}/{onsets.size}",
-            spread(last, ".3f"),
+            mean_with_range(last, ".3f"),
         ]
         rows.append(row)
-        if not reached.size and not falls(str(name)):
+        if not reached.size and not falls_with_learning(str(name)):
             never[row[0]] = float(last.max())
     if len(never) > MANY:
         n_seeds = trajectory.sizes["seed"]

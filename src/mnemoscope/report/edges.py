@@ -54,12 +54,12 @@ class Box:
         return bool((away < 0).all(1).any())
 
 
-def places(edges: Sequence[Edge]) -> dict[Node, Box]:
+def place_parts(edges: Sequence[Edge]) -> dict[Node, Box]:
     """A box for every part that an edge starts or ends at, from the embeddings to the logits."""
     rows: dict[float, list[Node]] = defaultdict(list)
     parts: set[Node] = {part for edge in edges for part in (edge.writer, edge.reader)}
-    for part in sorted(parts, key=_order):
-        rows[_order(part)[0]].append(part)
+    for part in sorted(parts, key=_layer_order):
+        rows[_layer_order(part)[0]].append(part)
     n_heads = max((len(row) for row in rows.values() if _is_head(row[0])), default=0)
     has_mlp = any(part != LOGITS and part.kind == "mlp_out" for part in parts)
     n_columns = max(1, n_heads + has_mlp)
@@ -79,7 +79,7 @@ def is_bar(part: Node) -> bool:
     return part == LOGITS or part.layer is None or part.kind == "resid_pre"
 
 
-def routes(edges: Sequence[Edge], boxes: Mapping[Node, Box]) -> list[Curve]:
+def route_edges(edges: Sequence[Edge], boxes: Mapping[Node, Box]) -> list[Curve]:
     """The curve of every edge, from its writer to its reader."""
     starts, ends = _ends(edges, boxes)
     taken: dict[float, list[tuple[float, float]]] = defaultdict(list)
@@ -87,7 +87,7 @@ def routes(edges: Sequence[Edge], boxes: Mapping[Node, Box]) -> list[Curve]:
     for edge, x0, x1 in zip(edges, starts, ends, strict=True):
         start, end = (x0, boxes[edge.writer].y + HALF_HEIGHT), (x1, boxes[edge.reader].y - HALF_HEIGHT)
         upright = (x1, end[1] - _UPRIGHT)
-        curve = _bent(start, upright)
+        curve = _s_curve(start, upright)
         others = [box for part, box in boxes.items() if part not in (edge.writer, edge.reader)]
         if any(box.near(curve) for box in others):
             curve = _through_gap(start, upright, _gaps(boxes), taken)
@@ -95,7 +95,7 @@ def routes(edges: Sequence[Edge], boxes: Mapping[Node, Box]) -> list[Curve]:
     return curves
 
 
-def _order(part: Node) -> tuple[float, int]:
+def _layer_order(part: Node) -> tuple[float, int]:
     if part == LOGITS:
         return float("inf"), 0
     if part.layer is None or part.kind == "resid_pre":
@@ -113,37 +113,39 @@ def _ends(edges: Sequence[Edge], boxes: Mapping[Node, Box]) -> tuple[list[float]
     for part, box in boxes.items():
         if not _is_head(part):
             mine = [i for i, edge in enumerate(edges) if edge.reader == part]
-            for i, x in zip(mine, _side_by_side([_from(edges[i].writer, boxes) for i in mine], box), strict=True):
+            for i, x in zip(
+                mine, _spread_along([_preferred_end(edges[i].writer, boxes) for i in mine], box), strict=True
+            ):
                 ends[i] = x
     settled = [x for x in ends if x is not None]
     starts = list(settled)
     for part, box in boxes.items():
         mine = [i for i, edge in enumerate(edges) if edge.writer == part]
-        for i, x in zip(mine, _side_by_side([settled[i] for i in mine], box), strict=True):
+        for i, x in zip(mine, _spread_along([settled[i] for i in mine], box), strict=True):
             starts[i] = x
     return starts, settled
 
 
-def _from(part: Node, boxes: Mapping[Node, Box]) -> float:
+def _preferred_end(part: Node, boxes: Mapping[Node, Box]) -> float:
     """The best place for an edge at a part: above its middle; for a part as wide as the drawing, above a gap."""
     x = boxes[part].x
     return math.floor(x - 0.5) + 0.5 if is_bar(part) else x
 
 
-def _side_by_side(wanted: Sequence[float], box: Box) -> list[float]:
+def _spread_along(wanted: Sequence[float], box: Box) -> list[float]:
     """Places along a box, as near as possible to those wanted, in their order and apart from each other."""
     low, high = box.x - box.half_width + 0.05, box.x + box.half_width - 0.05
     gap = min(_APART, (high - low) / max(1, len(wanted) - 1))
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     inside = [min(max(wanted[i], low), high) for i in order]
-    placed = _apart(inside, gap)
+    placed = _space_out(inside, gap)
     shift = (sum(inside) - sum(placed)) / max(1, len(placed))
-    placed = _apart([max(x + shift, low) for x in placed], gap)
-    placed = [-x for x in _apart([-min(x, high) for x in reversed(placed)], gap)]
+    placed = _space_out([max(x + shift, low) for x in placed], gap)
+    placed = [-x for x in _space_out([-min(x, high) for x in reversed(placed)], gap)]
     return [x for _, x in sorted(zip(order, reversed(placed), strict=True))]
 
 
-def _apart(ascending: Sequence[float], gap: float) -> list[float]:
+def _space_out(ascending: Sequence[float], gap: float) -> list[float]:
     """The same numbers, moved up where one is nearer than `gap` to that before it."""
     result: list[float] = []
     for x in ascending:
@@ -151,7 +153,7 @@ def _apart(ascending: Sequence[float], gap: float) -> list[float]:
     return result
 
 
-def _bent(start: tuple[float, float], end: tuple[float, float]) -> Curve:
+def _s_curve(start: tuple[float, float], end: tuple[float, float]) -> Curve:
     """A curve that starts and ends upright."""
     t = np.linspace(0, 1, _N_POINTS)
     middle = (start[1] + end[1]) / 2
@@ -181,7 +183,7 @@ def _through_gap(
     x = min((round(gap + lane, 3) for gap in gaps for lane in _LANES), key=lambda x: (cost(x), x))
     taken[x].append((y0, y1))
     between = 1 - 2 * HALF_HEIGHT
-    first, last = _bent(start, (x, y0 + between)), _bent((x, y1 - between + _UPRIGHT), end)
+    first, last = _s_curve(start, (x, y0 + between)), _s_curve((x, y1 - between + _UPRIGHT), end)
     steps = np.linspace(y0 + between, y1 - between + _UPRIGHT, _N_POINTS)[1:-1]
     return np.concatenate([first, np.stack([np.full_like(steps, x), steps], 1), last])
 
@@ -218,7 +220,7 @@ def circuit_figure(
         isolated: The treatment of parts without an edge in the circuit.
     """
     one_of("isolated", isolated, ("grey", "left out"))
-    weights, included = (_along(edges, v, name) for name, v in (("weights", weights), ("included", included)))
+    weights, included = (_values_by_edge(edges, v, name) for name, v in (("weights", weights), ("included", included)))
     if weights.dims != ("edge",) or included.dims != ("edge",):
         raise InputError(
             f"weights and included must be over edge alone; got {weights.dims}; choose one seed, or a mean"
@@ -226,16 +228,16 @@ def circuit_figure(
     drawn = {edge: float(w) for edge, w, chosen in zip(edges, weights, included, strict=True) if chosen}
     if not np.isfinite(list(drawn.values())).all():
         raise InputError("the weight of an edge in the circuit must be a number; leave the edge out with included=")
-    boxes = places(edges if isolated == "grey" else list(drawn))
+    boxes = place_parts(edges if isolated == "grey" else list(drawn))
     scale = max((abs(w) for w in drawn.values()), default=0.0) or 1.0
     signed = min(drawn.values(), default=0.0) < 0
-    curves = dict(zip(drawn, routes(list(drawn), boxes), strict=True))
+    curves = dict(zip(drawn, route_edges(list(drawn), boxes), strict=True))
     smallest_first = sorted(drawn, key=lambda edge: abs(drawn[edge]))
     unnumbered = {} if numbered else names or {}
     labels = {edge: HEAD.sub(lambda head: unnumbered.get(head[0], head[0]), str(edge)) for edge in drawn}
     figure = go.Figure([_line(labels[edge], curves[edge], drawn[edge], scale) for edge in smallest_first])
     _draw_parts(figure, edges, drawn, boxes, {part: _title(part, names or {}, numbered) for part in boxes})
-    return _laid_out(figure, boxes, scale, signed, bool(names)).update_coloraxes(
+    return _lay_out(figure, boxes, scale, signed, bool(names)).update_coloraxes(
         colorbar_title_text=str(weights.attrs.get("unit", "weight"))
     )
 
@@ -247,7 +249,7 @@ def role_circuit(chosen: Sequence[Edge], ratio: xr.DataArray, component: xr.Data
     `chosen` holds the model's edges by head number, `ratio` is by role; `component` over (seed, role) translates.
     """
     heads = component.sel(role=[HEAD.fullmatch(name) is not None for name in component.isel(seed=0).values])
-    names, several = _same_places(heads), ratio.sizes["seed"] > 1
+    names, several = _roles_by_head(heads), ratio.sizes["seed"] > 1
     words = f"mean over {ratio.sizes['seed']} seeds"
     if names is None or not several:
         first = heads.isel(seed=0)
@@ -261,7 +263,7 @@ def role_circuit(chosen: Sequence[Edge], ratio: xr.DataArray, component: xr.Data
     return words, circuit_figure(chosen, weights, weights.notnull(), names=names, numbered=not several)
 
 
-def _same_places(heads: xr.DataArray) -> dict[str, str] | None:
+def _roles_by_head(heads: xr.DataArray) -> dict[str, str] | None:
     """Heads to roles, those of a layer numbered in the order of roles; none where seeds have them in other layers."""
     layers = [[name.partition("H")[0] for name in of_seed] for of_seed in heads.transpose("seed", "role").values]
     if any(of_seed != layers[0] for of_seed in layers):
@@ -346,7 +348,7 @@ def _title(part: Node, names: Mapping[str, str], numbered: bool) -> str:
     return "<br>".join([f"<b>{name}</b>", *(f'<span style="font-size:10px">{line}</span>' for line in lines)])
 
 
-def _laid_out(figure: go.Figure, boxes: Mapping[Node, Box], scale: float, signed: bool, named: bool) -> go.Figure:
+def _lay_out(figure: go.Figure, boxes: Mapping[Node, Box], scale: float, signed: bool, named: bool) -> go.Figure:
     right = max((box.x + box.half_width for box in boxes.values()), default=0.5)
     top = max((box.y for box in boxes.values()), default=0)
     figure.update_layout(**LAYOUT, height=round(ROW_HEIGHT[named] * (top + 0.7)) + 75, hovermode="closest")
@@ -364,7 +366,7 @@ def _laid_out(figure: go.Figure, boxes: Mapping[Node, Box], scale: float, signed
     )
 
 
-def _along(edges: Sequence[Edge], values: xr.DataArray | None, name: str) -> xr.DataArray:
+def _values_by_edge(edges: Sequence[Edge], values: xr.DataArray | None, name: str) -> xr.DataArray:
     """Values in the order of the edges, found by their labels where there are any."""
     labels = [str(edge) for edge in edges]
     if not edges or len(set(labels)) < len(labels):

@@ -26,7 +26,7 @@ ROW_HEIGHT = 26
 MAX_CELLS_WITH_TEXT = 400
 
 
-def colours_of(names: Iterable[str]) -> dict[str, str]:
+def assign_colours(names: Iterable[str]) -> dict[str, str]:
     """A colour for each of several names, by their place."""
     return dict(zip(names, cycle(PALETTE)))
 
@@ -106,7 +106,7 @@ def heatmaps(
     An array's last dimension runs along x; the others are stacked into rows. Without `low` the scale starts at 0, or at
     minus `high` if some values are negative. Without `high` it ends at the greatest absolute value.
     """
-    flat = {title: _stacked(array) for title, array in panels.items()}
+    flat = {title: _flatten_rows(array) for title, array in panels.items()}
     finite = [abs(float(v)) for array, _ in flat.values() for v in array.values.ravel() if math.isfinite(v)]
     high = (max(finite, default=1.0) or 1.0) if high is None else high
     negative = any(float(array.min()) < 0 for array, _ in flat.values())
@@ -122,7 +122,7 @@ def heatmaps(
         vertical_spacing=apart["vertical"],
         horizontal_spacing=apart["horizontal"],
     )
-    labels = [positions.shown(array, str(array.dims[-1])) for array in panels.values()]
+    labels = [positions.axis_labels(array, str(array.dims[-1])) for array in panels.values()]
     for i, (array, names) in enumerate(flat.values()):
         x = str(array.dims[-1])
         heat = go.Heatmap(
@@ -130,14 +130,14 @@ def heatmaps(
             x=labels[i],
             y=names,
             coloraxis="coloraxis",
-            hovertemplate=f"%{{y}}, {positions.word(x)} %{{x}}: %{{z:.3f}}<extra></extra>",
+            hovertemplate=f"%{{y}}, {positions.axis_word(x)} %{{x}}: %{{z:.3f}}<extra></extra>",
         )
         if array.size <= MAX_CELLS_WITH_TEXT and array.sizes[x] <= 16:
             heat.text = [["" if math.isnan(v) else f"{v:{digits}}" for v in row] for row in array.values]
             heat.texttemplate = "%{text}"
         row, column = i // columns + 1, i % columns + 1
         figure.add_trace(heat, row, column)
-        figure.update_xaxes(title=positions.title(x), row=row, col=column)
+        figure.update_xaxes(title=positions.axis_title(x), row=row, col=column)
     figure.update_yaxes(autorange="reversed", type="category")
     figure.update_xaxes(type="category")
     scale = "RdBu" if low < 0 else "Blues"
@@ -145,16 +145,16 @@ def heatmaps(
     return figure.update_coloraxes(cmin=low, cmax=high, colorscale=scale, reversescale=low < 0, colorbar_thickness=12)
 
 
-def _stacked(array: xr.DataArray) -> tuple[xr.DataArray, list[str]]:
+def _flatten_rows(array: xr.DataArray) -> tuple[xr.DataArray, list[str]]:
     """A matrix of rows by the last dimension, and the names of its rows."""
     *others, x = (str(dim) for dim in array.dims)
     if not others:
         return array.expand_dims("row"), [""]
     labels = [""]
     for dim in others:
-        values = positions.shown(array, dim)
+        values = positions.axis_labels(array, dim)
         if dim not in ("role", "component", "mechanism"):
-            values = [f"{positions.word(dim)} {value}" for value in values]
+            values = [f"{positions.axis_word(dim)} {value}" for value in values]
         labels = [f"{label} {value}".strip() for label in labels for value in values]
     return xr.DataArray(array.values.reshape(len(labels), -1), dims=("row", x), coords={x: array[x].values}), labels
 
@@ -170,8 +170,8 @@ def power_law_figure(found: Mapping[str, xr.Dataset], *, amount: str, size: str)
     one dimension of sizes. The arguments `amount` and `size` are the titles of the axes.
     """
     figure = go.Figure()
-    for (name, each), colour in zip(found.items(), colours_of(found).values(), strict=True):
-        figure.add_traces(_set(name, each, colour))
+    for (name, each), colour in zip(found.items(), assign_colours(found).values(), strict=True):
+        figure.add_traces(_set_traces(name, each, colour))
     sizes = [float(value) for each in found.values() for value in each["size"]]
     ends = [min(sizes), max(sizes)] if sizes else []
     figure.add_scatter(x=ends, y=ends, mode="lines", name="slope 1", line={"color": "#555", "dash": "dash", "width": 1})
@@ -180,7 +180,7 @@ def power_law_figure(found: Mapping[str, xr.Dataset], *, amount: str, size: str)
     return figure.update_layout(**LAYOUT, height=480)
 
 
-def _set(name: str, found: xr.Dataset, colour: str) -> list[go.Scatter]:
+def _set_traces(name: str, found: xr.Dataset, colour: str) -> list[go.Scatter]:
     (dim,) = (str(dim) for dim in found["size"].dims)
     sizes, values = found["size"].values.astype(float), found["amount"].transpose(dim, "draw")
     labels = [f"{name}, {dim} {at}, draw {draw}" for at in found[dim].values for draw in found.draw.values]

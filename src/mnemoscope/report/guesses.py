@@ -8,10 +8,10 @@ from typing import Protocol, runtime_checkable
 import plotly.graph_objects as go
 import xarray as xr
 
-from mnemoscope.core.positions import shown
+from mnemoscope.core.positions import axis_labels
 from mnemoscope.core.protocols import Task
 from mnemoscope.report.figures import COLOURS, LAYOUT
-from mnemoscope.report.tables import Table, rounded
+from mnemoscope.report.tables import Table, format_rounded
 from mnemoscope.report.task_report import REPORTS
 
 CAPTION = "Probability of what follows, by the token that it follows; point at a bar for the likeliest tokens."
@@ -30,22 +30,22 @@ class HasSymbols(Protocol):
         ...
 
 
-def symbols_of(task: Task) -> list[str]:
+def token_symbols(task: Task) -> list[str]:
     """A visible name of every token: its symbol where the task or its report entry has symbols, else its number."""
     named = REPORTS.get(task.name).symbols if task.name in REPORTS.names() else None
     if named is not None:
-        return [visible(symbol) for symbol in named(task)]
+        return [show_whitespace(symbol) for symbol in named(task)]
     if isinstance(task, HasSymbols):
-        return [visible(symbol) for symbol in task.symbols]
+        return [show_whitespace(symbol) for symbol in task.symbols]
     return [str(token) for token in range(task.d_vocab)]
 
 
-def visible(symbol: str) -> str:
+def show_whitespace(symbol: str) -> str:
     """A symbol in a form that can be seen."""
     return _VISIBLE.get(symbol, symbol if symbol.isprintable() else repr(symbol)[1:-1])
 
 
-def on_one_line(text: str) -> str:
+def show_line_breaks(text: str) -> str:
     """A text with its line breaks shown."""
     return text.replace("\n", _VISIBLE["\n"])
 
@@ -62,14 +62,14 @@ def guess_table(result: xr.Dataset) -> Table:
     texts = ["position", "token", "next", *(["what the task knows"] if KNOWN in result.coords else [])]
     texts += [f"{name}: likeliest" for _, name in columns]
     header = [*texts, *(f"{name}: p" for _, name in columns), *(["KL"] if "kl" in result else [])]
-    rows, positions = [], shown(result, "pos")
+    rows, positions = [], axis_labels(result, "pos")
     for pos in range(result.sizes["pos"]):
         at = result.isel(pos=pos)
         row = [positions[pos], _symbol(result, at.token), _symbol(result, at.following)]
         row += [str(at[KNOWN].item())] if KNOWN in result.coords else []
-        row += [_guesses(result, at, prefix) for prefix, _ in columns]
-        row += [_number(at[f"{prefix}p_following"], ".3f") for prefix, _ in columns]
-        rows.append([*row, *([_number(at.kl, ".4f")] if "kl" in result else [])])
+        row += [_format_guesses(result, at, prefix) for prefix, _ in columns]
+        row += [_format_number(at[f"{prefix}p_following"], ".3f") for prefix, _ in columns]
+        rows.append([*row, *([_format_number(at.kl, ".4f")] if "kl" in result else [])])
     title = "what follows each token: p, its probability" + (", and KL to the model in nats" if "kl" in result else "")
     return Table(name="predictions", title=title, header=header, rows=rows, n_text=len(texts))
 
@@ -78,19 +78,19 @@ def guess_figure(result: xr.Dataset) -> go.Figure:
     """As `guess_table`: probability of the next token, bars of the model and dots of the exact predictor."""
     tokens = [_symbol(result, token) for token in result.token]
     if "pos_name" in result.coords:
-        tokens = [f"{name}={token}" for name, token in zip(shown(result, "pos"), tokens, strict=True)]
+        tokens = [f"{name}={token}" for name, token in zip(axis_labels(result, "pos"), tokens, strict=True)]
     positions = result.pos.values
     hover = [
         " · ".join(
             escape(text)
             for text in (
                 f"{place}: after {_symbol(result, at.token)}: {_symbol(result, at.following) or '?'}",
-                _guesses(result, at, ""),
+                _format_guesses(result, at, ""),
                 str(at[KNOWN].item()) if KNOWN in result.coords else "",
             )
             if text
         )
-        for place, at in zip(shown(result, "pos"), (result.isel(pos=pos) for pos in positions), strict=True)
+        for place, at in zip(axis_labels(result, "pos"), (result.isel(pos=pos) for pos in positions), strict=True)
     ]
     bars = go.Bar(
         x=positions,
@@ -114,10 +114,10 @@ def _symbol(result: xr.Dataset, token: xr.DataArray) -> str:
     return str(result.symbol.values[int(token)]) if int(token) >= 0 else ""
 
 
-def _guesses(result: xr.Dataset, at: xr.Dataset, prefix: str) -> str:
+def _format_guesses(result: xr.Dataset, at: xr.Dataset, prefix: str) -> str:
     pairs = zip(at[f"{prefix}guess"], at[f"{prefix}p_guess"], strict=True)
     return "  ".join(f"{_symbol(result, token)} {float(p):.2f}" for token, p in pairs if int(token) >= 0)
 
 
-def _number(value: xr.DataArray, form: str) -> str:
-    return "" if math.isnan(float(value)) else rounded(float(value), form)
+def _format_number(value: xr.DataArray, form: str) -> str:
+    return "" if math.isnan(float(value)) else format_rounded(float(value), form)

@@ -17,10 +17,10 @@ from markupsafe import Markup
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.html import macros
 from mnemoscope.core.presets import changes_text
-from mnemoscope.models.glance import Glance, glance
-from mnemoscope.report.figures import COLOURS, colours_of
-from mnemoscope.report.page import TEMPLATES, Page, source, title_of
-from mnemoscope.report.tables import counted, ranges, rounded
+from mnemoscope.models.glance import RunSummary, summarise_runs
+from mnemoscope.report.figures import COLOURS, assign_colours
+from mnemoscope.report.page import TEMPLATES, Page, read_source, title_of
+from mnemoscope.report.tables import format_ranges, format_rounded, pluralise
 
 NAME = "index.html"
 TITLE = "Runs and results in "
@@ -47,9 +47,9 @@ def overview_page(directory: Path, out: Path, *, around: bool = True) -> Page:
     """The runs and results at or below a directory, and next to it with `around`; links are relative to `out`."""
     if not directory.is_dir():
         raise InputError(f"{directory} is no directory; name one that holds runs or results")
-    (runs, unreadable), start = glance(directory, checked=True), out.absolute().parent
+    (runs, unreadable), start = summarise_runs(directory, checked=True), out.absolute().parent
     labels = dict.fromkeys(run.label for run in runs)
-    files = [*under(directory, labels), *(beside(directory, labels) if around else [])]
+    files = [*files_below(directory, labels), *(files_beside(directory, labels) if around else [])]
     files = [file for file in files if file.path.resolve() != out.resolve()]
     by_task = {task: [run for run in runs if run.spec.task.name == task] for task in (r.spec.task.name for r in runs)}
     page = Page(f"{TITLE}{directory.resolve().name}", _lead(runs, files), kind="overview-page")
@@ -61,38 +61,42 @@ def overview_page(directory: Path, out: Path, *, around: bool = True) -> Page:
         data=[(_address(file.path, start), file) for file in files if file.kind != "page"],
         printable=printable,
         sparkline=sparkline,
-        script=Markup(source("overview.js")),
+        script=Markup(read_source("overview.js")),
     )
     return page
 
 
-def _lead(runs: Sequence[Glance], files: Sequence["File"]) -> str:
+def _lead(runs: Sequence[RunSummary], files: Sequence["ResultFile"]) -> str:
     training, open_ends = sum(run.training for run in runs), sum(not run.finished for run in runs)
     now = f" ({training} training now)" if training else ""
-    parts = [counted(len(runs), "run") + (f", {open_ends} of them not finished{now}" if open_ends else "")]
-    parts += [f"{counted(n, kind)}" for kind in ("page", "array", "table") if (n := sum(f.kind == kind for f in files))]
+    parts = [pluralise(len(runs), "run") + (f", {open_ends} of them not finished{now}" if open_ends else "")]
+    parts += [
+        f"{pluralise(n, kind)}" for kind in ("page", "array", "table") if (n := sum(f.kind == kind for f in files))
+    ]
     return ", ".join(parts) + "."
 
 
-def _runs_section(task: str, runs: Sequence[Glance], files: Sequence["File"], start: Path) -> dict[str, Any]:
+def _runs_section(task: str, runs: Sequence[RunSummary], files: Sequence["ResultFile"], start: Path) -> dict[str, Any]:
     """The table of the runs of one task: columns, the colours of those with a curve, and rows by configuration."""
-    skills = measures(runs)
-    colours = colours_of(skills)
+    skills = overview_measures(runs)
+    colours = assign_colours(skills)
     shown = {**LOSSES, **skills}
     longest = max(run.last_step for run in runs)
     progress = [run.progress for run in runs]
     losses = {"train_loss": COLOURS["train"], "test_loss": COLOURS["test"]}
-    panels = {"losses": (losses, axes_of(progress, list(losses), longest))}
+    panels = {"losses": (losses, common_axes(progress, list(losses), longest))}
     if rates := {skills[column]: colour for column, colour in colours.items()}:
         of_skills = not any(name.startswith("test_loss") for name in rates)
-        axes = Axes(n_steps=longest, low=0, high=1) if of_skills else axes_of(progress, list(rates), longest)
+        axes = (
+            SparklineAxes(n_steps=longest, low=0, high=1) if of_skills else common_axes(progress, list(rates), longest)
+        )
         panels["accuracies" if of_skills else "losses of the parts"] = (rates, axes)
     axes = panels["losses"][1]
     groups = []
-    for group in grouped(runs):
+    for group in group_runs(runs):
         rows = [_row(group, shown, panels, [file for file in files if file.label == group.label], start)]
         if len(group.runs) > 1:
-            rows += [_row(Group(runs=[run], changed=group.changed), shown, panels, (), start) for run in group.runs]
+            rows += [_row(RunGroup(runs=[run], changed=group.changed), shown, panels, (), start) for run in group.runs]
         groups.append((f"{task} {group.label} {group.changed}".lower(), rows))
     return {
         "title": task.replace("-", " ").replace("_", " ").capitalize(),
@@ -104,16 +108,16 @@ def _runs_section(task: str, runs: Sequence[Glance], files: Sequence["File"], st
 
 
 def _row(
-    group: "Group",
+    group: "RunGroup",
     shown: Mapping[str, str],
-    panels: Mapping[str, tuple[Mapping[str, str], "Axes"]],
-    files: Sequence["File"],
+    panels: Mapping[str, tuple[Mapping[str, str], "SparklineAxes"]],
+    files: Sequence["ResultFile"],
     start: Path,
 ) -> dict[str, Any]:
     """A configuration, or one seed of it."""
     runs, first = group.runs, group.runs[0]
     return {
-        "several": counted(len(runs), "seed") if len(runs) > 1 else "",
+        "several": pluralise(len(runs), "seed") if len(runs) > 1 else "",
         "words": " ".join(f"seed={run.seed} {run.state}" for run in runs),
         "preset": first.spec.preset,
         "recipe": first.spec.recipe.name,
@@ -125,16 +129,16 @@ def _row(
         "state": group.states,
         "why": "; ".join(run.problem for run in runs if run.problem),
         "step": _step(runs),
-        "values": [_value(group.last(measure)) for measure in shown.values()],
+        "values": [_format_value(group.last(measure)) for measure in shown.values()],
         "curves": [_curves(name, runs, *panel) for name, panel in panels.items()],
         "pages": [(link(file.path, start), file.title, file.path.stem) for file in files if file.kind == "page"],
         "others": ", ".join(
-            counted(n, kind) for kind in ("array", "table") if (n := sum(file.kind == kind for file in files))
+            pluralise(n, kind) for kind in ("array", "table") if (n := sum(file.kind == kind for file in files))
         ),
     }
 
 
-def _step(runs: Sequence[Glance]) -> tuple[int, str, str]:
+def _step(runs: Sequence[RunSummary]) -> tuple[int, str, str]:
     """The step that was reached, for sorting and as text, and the planned one if it was not."""
     reached = sorted({run.reached for run in runs})
     text = str(reached[-1]) if len(reached) == 1 else f"{reached[0]}–{reached[-1]}"
@@ -142,29 +146,29 @@ def _step(runs: Sequence[Glance]) -> tuple[int, str, str]:
     return reached[-1], text, f"of {max(open_ends)}" if open_ends else ""
 
 
-def _value(values: Sequence[float]) -> tuple[str, str, str]:
+def _format_value(values: Sequence[float]) -> tuple[str, str, str]:
     """Mean over seeds, for sorting and as text, and the range."""
     mean, spread = mean_and_range(values)
-    return "" if mean is None or not math.isfinite(mean) else repr(mean), number(mean), spread
+    return "" if mean is None or not math.isfinite(mean) else repr(mean), format_number(mean), spread
 
 
 def _curves(
-    name: str, runs: Sequence[Glance], colours: Mapping[str, str], axes: "Axes"
-) -> tuple[list["Curve"], "Axes", str]:
+    name: str, runs: Sequence[RunSummary], colours: Mapping[str, str], axes: "SparklineAxes"
+) -> tuple[list["SparklineCurve"], "SparklineAxes", str]:
     """The curves of some measures with their axes and title."""
     curves = []
     for measure, colour in colours.items():
         logged = [run for run in runs if measure in run.progress]
         steps, values = [r.progress["step"] for r in logged], [r.progress[measure] for r in logged]
         if logged:
-            curves.append(Curve(colour=colour, steps=steps, values=values, stays=[r.finished for r in logged]))
+            curves.append(SparklineCurve(colour=colour, steps=steps, values=values, stays=[r.finished for r in logged]))
     ends = {m: [value for run in runs if (value := run.last(m)) is not None] for m in colours}
-    last = ", ".join(f"{m.removeprefix('test_')} {number(mean_and_range(each)[0])}" for m, each in ends.items())
+    last = ", ".join(f"{m.removeprefix('test_')} {format_number(mean_and_range(each)[0])}" for m, each in ends.items())
     return curves, axes, f"{name} over training; at the end {last}"
 
 
 def _address(path: Path, start: Path) -> tuple[str, str]:
-    return link(path, start), relative(path, start)
+    return link(path, start), relative_path(path, start)
 
 
 def printable(text: str) -> str:
@@ -176,10 +180,10 @@ def printable(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class RunGroup:
     """Runs that differ in the seed only."""
 
-    runs: Sequence[Glance]
+    runs: Sequence[RunSummary]
     """One run per seed."""
     changed: str
     """Differences from the preset, in words."""
@@ -192,7 +196,7 @@ class Group:
     @property
     def seeds(self) -> str:
         """The seeds in words."""
-        return ranges(run.seed for run in self.runs)
+        return format_ranges(run.seed for run in self.runs)
 
     @property
     def states(self) -> str:
@@ -209,22 +213,22 @@ class Group:
         return [value for run in ended if (value := run.last(measure)) is not None]
 
 
-def grouped(runs: Sequence[Glance]) -> list[Group]:
+def group_runs(runs: Sequence[RunSummary]) -> list[RunGroup]:
     """Runs by configuration, in their order.
 
     Where a seed of a configuration occurs in several directories, each directory of runs is a separate group; where it
     occurs several times in one directory, so is each of its runs there.
     """
-    groups: list[list[Glance]] = []
+    groups: list[list[RunSummary]] = []
     for run in runs:
-        alike = (members for members in groups if _of_one_configuration(members[0], run))
+        alike = (members for members in groups if _same_configuration(members[0], run))
         members = next(alike, None)
         groups.append([run]) if members is None else members.append(run)
     apart = [part for members in groups for part in _without_repeats(members)]
-    return [Group(runs=members, changed=changes_text(members[0].spec)) for members in apart]
+    return [RunGroup(runs=members, changed=changes_text(members[0].spec)) for members in apart]
 
 
-def measures(runs: Sequence[Glance]) -> dict[str, str]:
+def overview_measures(runs: Sequence[RunSummary]) -> dict[str, str]:
     """Measure by column: the accuracy of every skill on unseen sequences, or losses of parts if none was logged."""
     names = list(dict.fromkeys(name for run in runs for name in run.progress))
     skills = [name for name in names if name.startswith("test_") and not name.startswith("test_loss")]
@@ -233,11 +237,15 @@ def measures(runs: Sequence[Glance]) -> dict[str, str]:
     return {name.removeprefix(prefix).replace("_", " "): name for name in skills or parts}
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """A value as text; a dash where there is none."""
     if value is None:
         return "–"
-    return rounded(value, ".3f" if abs(value) >= 0.01 or value == 0 else ".2g") if math.isfinite(value) else str(value)
+    return (
+        format_rounded(value, ".3f" if abs(value) >= 0.01 or value == 0 else ".2g")
+        if math.isfinite(value)
+        else str(value)
+    )
 
 
 def mean_and_range(values: Sequence[float]) -> tuple[float | None, str]:
@@ -245,17 +253,17 @@ def mean_and_range(values: Sequence[float]) -> tuple[float | None, str]:
     if not values:
         return None, ""
     mean = sum(values) / len(values)
-    return mean, f"[{number(min(values))}, {number(max(values))}]" if len(values) > 1 else ""
+    return mean, f"[{format_number(min(values))}, {format_number(max(values))}]" if len(values) > 1 else ""
 
 
-def _of_one_configuration(one: Glance, other: Glance) -> bool:
+def _same_configuration(one: RunSummary, other: RunSummary) -> bool:
     return one.label == other.label and one.spec.replicates(other.spec)
 
 
-def _without_repeats(members: Sequence[Glance]) -> list[list[Glance]]:
+def _without_repeats(members: Sequence[RunSummary]) -> list[list[RunSummary]]:
     if len({run.seed for run in members}) == len(members):
         return [list(members)]
-    by_place: dict[object, list[Glance]] = {}
+    by_place: dict[object, list[RunSummary]] = {}
     for run in members:
         by_place.setdefault(run.path.parent, []).append(run)
     if len(by_place) == 1:
@@ -267,7 +275,7 @@ def _without_repeats(members: Sequence[Glance]) -> list[list[Glance]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class File:
+class ResultFile:
     """A page, an array or a table."""
 
     path: Path
@@ -278,7 +286,7 @@ class File:
     """Its configuration; empty where there are several, or none is known."""
 
 
-def under(directory: Path, labels: Iterable[str]) -> list[File]:
+def files_below(directory: Path, labels: Iterable[str]) -> list[ResultFile]:
     """The files at or below a directory, by path; hidden folders and run directories are left out.
 
     A file below a folder with one of the `labels` as its name belongs to that configuration.
@@ -287,10 +295,10 @@ def under(directory: Path, labels: Iterable[str]) -> list[File]:
     return [_file(path, known) for path in _walk(directory)]
 
 
-def beside(directory: Path, labels: Iterable[str]) -> list[File]:
+def files_beside(directory: Path, labels: Iterable[str]) -> list[ResultFile]:
     """The files next to a directory: our pages, and what commands have left about one of the configurations."""
     directory, known = directory.resolve(), set(labels)
-    folders = [] if directory.parent == directory else _listed(directory.parent)
+    folders = [] if directory.parent == directory else _list_directory(directory.parent)
     found = [path for path in folders if path.suffix == ".html" and title_of(path) is not None]
     for folder in folders:
         if folder != directory and not folder.name.startswith("."):
@@ -300,19 +308,19 @@ def beside(directory: Path, labels: Iterable[str]) -> list[File]:
 
 def link(path: Path, start: Path) -> str:
     """The address of a file or directory relative to the directory of a page."""
-    return quote(os.fsencode(relative(path, start)))
+    return quote(os.fsencode(relative_path(path, start)))
 
 
-def relative(path: Path, start: Path) -> str:
+def relative_path(path: Path, start: Path) -> str:
     """A path relative to a directory, with slashes."""
     return Path(os.path.relpath(path.absolute(), start.absolute())).as_posix()
 
 
-def _file(path: Path, labels: set[str]) -> File:
+def _file(path: Path, labels: set[str]) -> ResultFile:
     kind = KINDS[path.suffix]
     title = title_of(path) or "" if kind == "page" else ""
     label = next((part for part in reversed(path.parts[:-1]) if part in labels), "")
-    return File(path=path, kind=kind, title=title, label=label)
+    return ResultFile(path=path, kind=kind, title=title, label=label)
 
 
 def _walk(directory: Path) -> Iterator[Path]:
@@ -324,7 +332,7 @@ def _walk(directory: Path) -> Iterator[Path]:
         yield from (here / name for name in sorted(names) if Path(name).suffix in KINDS and not name.startswith("."))
 
 
-def _listed(directory: Path) -> Sequence[Path]:
+def _list_directory(directory: Path) -> Sequence[Path]:
     try:
         return sorted(directory.iterdir())
     except OSError:
@@ -335,7 +343,7 @@ def _listed(directory: Path) -> Sequence[Path]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axes:
+class SparklineAxes:
     """The axes of a curve; curves of one column share the vertical axis."""
 
     n_steps: int
@@ -349,7 +357,7 @@ class Axes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class SparklineCurve:
     """Values of one measure at some steps, of one run or several."""
 
     colour: str
@@ -361,25 +369,29 @@ class Curve:
     """True for runs that keep their last value, because training has ended."""
 
 
-def sparkline(curves: Sequence[Curve], axes: Axes, title: str) -> str:
+def sparkline(curves: Sequence[SparklineCurve], axes: SparklineAxes, title: str) -> str:
     """Lines from the bottom to the top; of several runs the mean so far, in a band from the smallest to the largest."""
-    shapes = [shape for curve in curves if (shape := _shape(curve, axes))]
+    shapes = [shape for curve in curves if (shape := _curve_shape(curve, axes))]
     return macros(f"{TEMPLATES}sparkline.html.jinja").sparkline(shapes, title, WIDTH, HEIGHT) if shapes else ""
 
 
-def axes_of(progress: Sequence[Mapping[str, Sequence[float]]], measures: Sequence[str], n_steps: int) -> Axes:
+def common_axes(
+    progress: Sequence[Mapping[str, Sequence[float]]], measures: Sequence[str], n_steps: int
+) -> SparklineAxes:
     """Axes that hold all finite values of these measures."""
     values = [v for each in progress for name in measures for v in each.get(name, ()) if math.isfinite(v)]
-    return Axes(n_steps=n_steps, low=min(values, default=0.0), high=max(values, default=1.0))
+    return SparklineAxes(n_steps=n_steps, low=min(values, default=0.0), high=max(values, default=1.0))
 
 
-def _shape(curve: Curve, axes: Axes) -> dict[str, str] | None:
+def _curve_shape(curve: SparklineCurve, axes: SparklineAxes) -> dict[str, str] | None:
     """Colour, points of the line, and those of the band, if there is one; None: there is nothing to draw."""
     steps = np.unique(np.concatenate([np.asarray(each, float) for each in curve.steps]))
     if not len(steps):
         return None
     chosen = steps[np.unique(np.linspace(0, len(steps) - 1, min(POINTS, len(steps))).round().astype(int))]
-    rows = np.array([_at(chosen, *run) for run in zip(curve.steps, curve.values, curve.stays, strict=True) if run[0]])
+    rows = np.array(
+        [_values_at_steps(chosen, *run) for run in zip(curve.steps, curve.values, curve.stays, strict=True) if run[0]]
+    )
     known = np.isfinite(rows).any(0)
     chosen, rows = chosen[known], np.where(np.isfinite(rows), rows, np.nan)[:, known]
     if not len(chosen):
@@ -392,7 +404,7 @@ def _shape(curve: Curve, axes: Axes) -> dict[str, str] | None:
     return {"colour": curve.colour, "line": " ".join(line), "band": band}
 
 
-def _at(chosen: np.ndarray, steps: Sequence[float], values: Sequence[float], stays: bool) -> np.ndarray:
+def _values_at_steps(chosen: np.ndarray, steps: Sequence[float], values: Sequence[float], stays: bool) -> np.ndarray:
     """The last value up to every chosen step; NaN behind the end of a run that may go on."""
     place = np.searchsorted(np.asarray(steps, float), chosen, side="right") - 1
     found = np.where(place >= 0, np.asarray(values, float)[place], np.nan)

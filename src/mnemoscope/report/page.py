@@ -44,7 +44,7 @@ _LONGEST = 60
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Drawn:
+class PageFigure:
     """A plotly figure of a page; `words` name a file with it: section, heading, and title or else caption."""
 
     figure: go.Figure
@@ -76,7 +76,7 @@ class Page:
         self._sections: list[tuple[str, str]] = []
         self._heading = ""
         self._n_views = 0
-        self.figures: list[Drawn] = []
+        self.figures: list[PageFigure] = []
 
     def _add(self, piece: str, *values: Any) -> Markup:
         """Add a piece from `pieces.html.jinja`."""
@@ -109,7 +109,7 @@ class Page:
 
     def _anchor(self, title: str) -> str:
         """A name for a link that no other has, which the table of contents gets."""
-        words, taken = _words(title), {anchor for anchor, _ in self._sections}
+        words, taken = _slug(title), {anchor for anchor, _ in self._sections}
         anchor = next(name for name in chain([words], (f"{words}-{i}" for i in count(2))) if name not in taken)
         self._sections.append((anchor, title))
         return anchor
@@ -138,7 +138,7 @@ class Page:
         section = self._sections[-1][1] if self._sections else ""
         layout: Any = figure.layout
         said = layout.title.text or re.split(r"[.;:](?:\s|$)", caption)[0]
-        self.figures.append(Drawn(figure=figure, words=_short(_words(section, self._heading, said))))
+        self.figures.append(PageFigure(figure=figure, words=_shorten(_slug(section, self._heading, said))))
         download = {"format": "svg", "filename": self.figures[-1].words or "figure"}
         config = {**_PLOT, "toImageButtonOptions": download}
         plot = figure.to_html(full_html=False, include_plotlyjs=False, config=config)
@@ -174,7 +174,7 @@ class Page:
         if self._n_views:
             scripts.append((files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text())
         scripts += [_UNFOLD] if self._fold else []
-        scripts += [source("draw_in_turn.js")] if self._in_turn else []
+        scripts += [read_source("draw_in_turn.js")] if self._in_turn else []
         return (
             render(
                 f"{TEMPLATES}layout.html.jinja",
@@ -182,7 +182,7 @@ class Page:
                 title=self._title,
                 lead=self._lead,
                 kind=self._kind,
-                style=Markup(source("page.css") + self._style),
+                style=Markup(read_source("page.css") + self._style),
                 scripts=[Markup(script.replace("</script", "<\\/script")) for script in scripts],
                 sections=self._sections,
                 body=Markup("").join(self._body),
@@ -191,7 +191,7 @@ class Page:
         )
 
 
-def source(name: str) -> str:
+def read_source(name: str) -> str:
     """A style sheet or script of this room."""
     return (files("mnemoscope.report") / name).read_text()
 
@@ -201,12 +201,12 @@ def _start() -> str:
     return render(f"{TEMPLATES}start.html.jinja")
 
 
-def _words(*texts: str) -> str:
+def _slug(*texts: str) -> str:
     """Texts as lower-case words with hyphens between them; HTML and what is no letter or digit is left out."""
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"<[^>]*>", " ", " ".join(texts)).lower()).strip("-")
 
 
-def _short(words: str) -> str:
+def _shorten(words: str) -> str:
     """As many of the words as a file's name should have."""
     return words if len(words) <= _LONGEST else words[: _LONGEST + 1].rpartition("-")[0]
 

@@ -20,12 +20,12 @@ from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
-from mnemoscope.report.ablation import ablation_by_role, ablation_header, ablation_rows, quantity_of
+from mnemoscope.report.ablation import ablation_by_role, ablation_header, ablation_quantity, ablation_rows
 from mnemoscope.report.curves import skill_curves
-from mnemoscope.report.findings import removal, trained
-from mnemoscope.report.guesses import CAPTION, KNOWN, guess_figure, guess_table, symbols_of
+from mnemoscope.report.findings import describe_final_accuracy, describe_removal
+from mnemoscope.report.guesses import CAPTION, KNOWN, guess_figure, guess_table, token_symbols
 from mnemoscope.report.page import Page, attention_view
-from mnemoscope.report.tables import Results, Table, single, spread
+from mnemoscope.report.tables import Results, Table, mean_with_range, single_number
 from mnemoscope.report.task_report import Opening, TaskReport
 
 N_SEQUENCES = 512
@@ -121,7 +121,7 @@ def predict(
     """
     result = _scored_only(top_predictions(model, task, batch, reference=reference, everywhere=True), batch)
     known = {} if knows is None else {KNOWN: ("pos", list(knows(task, batch)))}
-    return result.assign_coords({"symbol": ("token_number", symbols_of(task)), **known})
+    return result.assign_coords({"symbol": ("token_number", token_symbols(task)), **known})
 
 
 def _scored_only(predicted: xr.Dataset, batch: Batch) -> xr.Dataset:
@@ -139,7 +139,7 @@ def prediction_tables(result: xr.Dataset) -> list[Table]:
 
 def patterns(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
     """The attention of every head on every sequence, with the names of the tokens."""
-    return named_patterns(model, batch, symbols_of(task))
+    return named_patterns(model, batch, token_symbols(task))
 
 
 def example(task: Task) -> Batch:
@@ -157,43 +157,49 @@ def evaluation_tables(results: Results, dim: str = "skill") -> list[Table]:
     """Accuracy, loss and distance, each beside the exact predictors."""
     evaluation = results["evaluation"]
     title = f"mean [range] over seeds, {evaluation.attrs['sequences']}; the exact predictors beside the model"
-    accuracy = _beside(evaluation, dim, "accuracy", "best_accuracy", own=evaluation.accuracy)
-    loss = _beside(evaluation, dim, "loss", "floor", own=evaluation.loss)
+    accuracy = _predictor_table(evaluation, dim, "accuracy", "best_accuracy", own=evaluation.accuracy)
+    loss = _predictor_table(evaluation, dim, "loss", "floor", own=evaluation.loss)
     found = [replace(accuracy, title=f"accuracy, {title}"), replace(loss, title=f"loss in nats, {title}")]
     if "kl" in evaluation:
         title = "KL divergence (nats) from every exact predictor to the model"
-        found.append(replace(_beside(evaluation, dim, "kl", "kl"), title=title))
+        found.append(replace(_predictor_table(evaluation, dim, "kl", "kl"), title=title))
     return found
 
 
-def _beside(evaluation: xr.Dataset, dim: str, name: str, of: str, own: xr.DataArray | None = None) -> Table:
+def _predictor_table(evaluation: xr.Dataset, dim: str, name: str, of: str, own: xr.DataArray | None = None) -> Table:
     """One row per split and group, for the model and for every exact predictor."""
     names = evaluation.reference.values.tolist() if of in evaluation else []
-    header = ["sequences", dim.replace("_", " "), "n", *(["model"] if own is not None else []), *map(_words, names)]
+    header = [
+        "sequences",
+        dim.replace("_", " "),
+        "n",
+        *(["model"] if own is not None else []),
+        *map(_readable_name, names),
+    ]
     rows = []
     for split in evaluation.split.values:
         for group in evaluation[dim].values:
             place = {"split": split, dim: group}
             cells = [] if own is None else [own.sel(place)]
             cells += [evaluation[of].sel(place).sel(reference=reference) for reference in names]
-            n = single(float(evaluation.n.sel(place).mean()), ".0f")
-            rows.append([str(split), _words(group), n, *map(spread, cells)])
+            n = single_number(float(evaluation.n.sel(place).mean()), ".0f")
+            rows.append([str(split), _readable_name(group), n, *map(mean_with_range, cells)])
     return Table(name=name, title="", header=header, rows=rows, n_text=2)
 
 
-def _words(name: str) -> str:
+def _readable_name(name: str) -> str:
     return str(name).replace("_", " ")
 
 
 def tables(results: Mapping[str, Results], dim: str = "skill") -> list[Table]:
     """Accuracy on unseen sequences of every configuration, and its losses."""
     groups = list(dict.fromkeys(str(g) for result in results.values() for g in result["evaluation"][dim].values))
-    header = ["configuration", *map(_words, groups), "loss, training", "loss, unseen"]
+    header = ["configuration", *map(_readable_name, groups), "loss, training", "loss, unseen"]
     rows = []
     for label, result in results.items():
         unseen, last = result["evaluation"].accuracy.sel(split="test"), result["metrics"].isel(step=-1)
-        cells = [spread(unseen.sel({dim: g}), ".3f") if g in unseen[dim].values else "–" for g in groups]
-        rows.append([label, *cells, spread(last.train_loss), spread(last.test_loss)])
+        cells = [mean_with_range(unseen.sel({dim: g}), ".3f") if g in unseen[dim].values else "–" for g in groups]
+        rows.append([label, *cells, mean_with_range(last.train_loss), mean_with_range(last.test_loss)])
     title = "What was learned: mean [range] over seeds; accuracy on unseen sequences, loss in nats at the last step"
     return [Table(name="learned", title=title, header=header, rows=rows)]
 
@@ -205,10 +211,12 @@ def opening(result: Results) -> Opening:
     """The course of training, and the needs of every skill."""
     figures = [("Training: one line per seed.", skill_curves(result["metrics"]))]
     if "ablation" not in result:
-        return Opening(finding=trained(result["metrics"]), figures=figures)
+        return Opening(finding=describe_final_accuracy(result["metrics"]), figures=figures)
     ablation = result["ablation"]
     needed = ("Removing one component: dots are seeds, bars their mean.", ablation_by_role(ablation))
-    return Opening(finding=f"{trained(result['metrics'])} {removal(ablation)}", figures=[*figures, needed])
+    return Opening(
+        finding=f"{describe_final_accuracy(result['metrics'])} {describe_removal(ablation)}", figures=[*figures, needed]
+    )
 
 
 def page(page: Page, results: Mapping[str, Results]) -> None:
@@ -219,10 +227,10 @@ def page(page: Page, results: Mapping[str, Results]) -> None:
 
 def learned_section(page: Page, results: Mapping[str, Results], dim: str = "skill") -> None:
     """A section on what every configuration has learned, with the exact predictors beside it."""
-    learned(page, results, partial(tables, dim=dim), partial(evaluation_tables, dim=dim))
+    add_configuration_tables(page, results, partial(tables, dim=dim), partial(evaluation_tables, dim=dim))
 
 
-def learned(
+def add_configuration_tables(
     page: Page,
     results: Mapping[str, Results],
     overview: Callable[[Mapping[str, Results]], list[Table]],
@@ -252,7 +260,7 @@ def ablation_section(page: Page, results: Mapping[str, Results]) -> None:
     for label, ablation in found.items():
         page.heading(label)
         page.figure(ablation_by_role(ablation), "Dots are seeds, bars their mean; 'nothing' is the intact model.")
-        title = f"{quantity_of(ablation).title.capitalize()}, mean [range] over seeds."
+        title = f"{ablation_quantity(ablation).title.capitalize()}, mean [range] over seeds."
         page.table(ablation_header(ablation), ablation_rows(ablation), title)
 
 

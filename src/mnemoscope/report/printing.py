@@ -52,13 +52,13 @@ def for_print(figure: go.Figure, *, width: float | None = None) -> go.Figure:
     if width is not None and not width > 0:
         raise InputError(f"the width of a figure must be a positive number of inches; got {width}")
     printed: _Figure = go.Figure(figure)
-    columns = _columns(printed)
+    columns = _panel_ends(printed)
     wide = (width or (BOTH if len(columns) > 1 else COLUMN)) * PER_INCH
-    _tell_apart(printed, "dash", _DASHES)
-    _tell_apart(printed, "symbol", _SYMBOLS)
-    _tell_apart(printed, "hatch", _HATCHES)
-    _set_apart(printed, columns, wide)
-    n_lines = _titles(printed, wide / len(columns))
+    _distinguish_traces(printed, "dash", _DASHES)
+    _distinguish_traces(printed, "symbol", _SYMBOLS)
+    _distinguish_traces(printed, "hatch", _HATCHES)
+    _space_panels(printed, columns, wide)
+    n_lines = _wrap_titles(printed, wide / len(columns))
     _fit_cells(printed, wide)
     printed.update_layout(
         template="simple_white",
@@ -82,7 +82,7 @@ def for_print(figure: go.Figure, *, width: float | None = None) -> go.Figure:
     return printed.update_traces(colorbar=bar, selector=lambda trace: trace.type == "heatmap" and not trace.coloraxis)
 
 
-def _tell_apart(figure: _Figure, what: Literal["dash", "symbol", "hatch"], choices: Sequence[str]) -> None:
+def _distinguish_traces(figure: _Figure, what: Literal["dash", "symbol", "hatch"], choices: Sequence[str]) -> None:
     """Give traces of a panel a second difference besides the colour; one that a trace has is kept, and given to no
     other.
     """
@@ -141,19 +141,21 @@ _ASPECTS: Mapping[str, _Aspect] = {
 }
 
 
-def _columns(figure: _Figure) -> list[tuple[float, float]]:
+def _panel_ends(figure: _Figure) -> list[tuple[float, float]]:
     """The horizontal ends of panels that lie beside each other, as shares of the width."""
     domains = (axis.domain or (0.0, 1.0) for axis in figure.select_xaxes())
     return sorted({(low, high) for low, high in domains}) or [(0.0, 1.0)]
 
 
-def _set_apart(figure: _Figure, columns: Sequence[tuple[float, float]], wide: float) -> None:
+def _space_panels(figure: _Figure, columns: Sequence[tuple[float, float]], wide: float) -> None:
     """Make room between columns of panels for the names of rows, which are larger on paper than the gap allows for."""
     if any(end > start for (_, end), (start, _) in pairwise(columns)):
         return
     gaps = [start - end for (_, end), (start, _) in pairwise(columns)]
     names = [
-        len(str(name)) for trace in figure.select_traces("heatmap") for name in _shown_rows(figure, trace, columns)
+        len(str(name))
+        for trace in figure.select_traces("heatmap")
+        for name in _visible_row_names(figure, trace, columns)
     ]
     needed = (max(names, default=0) * _LETTER + _TICK) / (_DRAWN * wide)
     if not gaps or not names or min(gaps) >= needed:
@@ -172,7 +174,7 @@ def _set_apart(figure: _Figure, columns: Sequence[tuple[float, float]], wide: fl
                 break
 
 
-def _shown_rows(figure: _Figure, heat: Any, columns: Sequence[tuple[float, float]]) -> Sequence[Any]:
+def _visible_row_names(figure: _Figure, heat: Any, columns: Sequence[tuple[float, float]]) -> Sequence[Any]:
     """Names of the rows of a heatmap that stand between it and the one left of it."""
     x, y = (f"{axis[0]}axis{axis[1:]}" for axis in (heat.xaxis or "x", heat.yaxis or "y"))
     first = tuple(figure.layout[x].domain or (0.0, 1.0)) == columns[0]
@@ -190,7 +192,7 @@ def _fit_cells(figure: _Figure, wide: float) -> None:
         heat.update({"textfont": {"size": size}} if size >= _SMALLEST else {"texttemplate": "", "text": None})
 
 
-def _titles(figure: _Figure, wide: float) -> int:
+def _wrap_titles(figure: _Figure, wide: float) -> int:
     """Break titles of panels and of the figure into lines that fit; returns the number of lines above the panels."""
     letters = max(8, int(wide / _LETTER))
     figure.update_annotations(font_size=_TEXT)

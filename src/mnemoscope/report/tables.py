@@ -17,10 +17,10 @@ from typing import Literal, TypeGuard
 
 import xarray as xr
 
-from mnemoscope.core.errors import counted as counted
-from mnemoscope.core.errors import ranges as ranges
-from mnemoscope.core.errors import rounded as rounded
-from mnemoscope.core.numerics import summary_over
+from mnemoscope.core.errors import format_ranges as format_ranges
+from mnemoscope.core.errors import format_rounded as format_rounded
+from mnemoscope.core.errors import pluralise as pluralise
+from mnemoscope.core.numerics import mean_and_range
 
 Results = Mapping[str, xr.Dataset]
 
@@ -88,17 +88,17 @@ def bar(share: float) -> str:
     return "█" * filled + "·" * (BAR - filled)
 
 
-def spread(values: xr.DataArray, form: str = ".4f") -> Number:
+def mean_with_range(values: xr.DataArray, form: str = ".4f") -> Number:
     """Mean over replicates (the only dimension), with the range of several known ones; a dash where none is known."""
     (dim,) = (str(dim) for dim in values.dims)
-    summary = summary_over(values, dim)
+    summary = mean_and_range(values, dim)
     mean, low, high = (float(summary.sel(summary=name)) for name in ("mean", "min", "max"))
     n = int(values.notnull().sum())
     if math.isnan(mean):
         return Number("–", mean=mean, n=n, each=values)
     if n == 1:
-        return Number(rounded(mean, form), mean=mean, n=n, each=values)
-    text = f"{rounded(mean, form)} [{rounded(low, form)}, {rounded(high, form)}]"
+        return Number(format_rounded(mean, form), mean=mean, n=n, each=values)
+    text = f"{format_rounded(mean, form)} [{format_rounded(low, form)}, {format_rounded(high, form)}]"
     return Number(text, mean=mean, low=low, high=high, interval="range", n=n, each=values)
 
 
@@ -106,13 +106,13 @@ def interval(
     mean: float, low: float, high: float, form: str = ".3f", *, n: int | None = None, each: xr.DataArray | None = None
 ) -> Number:
     """A mean with the ends of its 95 % interval; arguments as of `Number`."""
-    text = f"{rounded(mean, form)} [{rounded(low, form)}, {rounded(high, form)}]"
+    text = f"{format_rounded(mean, form)} [{format_rounded(low, form)}, {format_rounded(high, form)}]"
     return Number(text, mean=mean, low=low, high=high, interval="95 %", n=n, each=each)
 
 
-def single(value: float, form: str = ".4f") -> Number:
+def single_number(value: float, form: str = ".4f") -> Number:
     """A number that is no mean over replicates."""
-    return Number(rounded(value, form), mean=value)
+    return Number(format_rounded(value, form), mean=value)
 
 
 _NUMBERS = ("column", "mean", "low", "high", "interval", "n", "unit")
@@ -151,7 +151,7 @@ def _csv(rows: Sequence[Sequence[object]]) -> str:
 
 def tidy_rows(table: Table) -> Iterator[list[object]]:
     """Header, and a row for every cell with a number."""
-    yield [*_named(table), *_NUMBERS]
+    yield [*_naming_headers(table), *_NUMBERS]
     for names, column, cell in _cells(table):
         numbers = (cell.mean, cell.low, cell.high)
         mean, low, high = ("" if math.isnan(value) else value for value in numbers)
@@ -160,9 +160,9 @@ def tidy_rows(table: Table) -> Iterator[list[object]]:
 
 def replicate_rows(table: Table) -> Iterator[list[object]]:
     """Header, and a row for every replicate of every cell; of seeds and draws each has a column."""
-    cells = [(names, column, cell.each) for names, column, cell in _cells(table) if _known(cell.each)]
+    cells = [(names, column, cell.each) for names, column, cell in _cells(table) if _has_replicates(cell.each)]
     dims = list(dict.fromkeys(str(each.dims[0]) for _, _, each in cells))
-    yield [*_named(table), "column", *dims, "value"]
+    yield [*_naming_headers(table), "column", *dims, "value"]
     for names, column, each in cells:
         (dim,) = each.dims
         for label, value in zip(each[dim].values.tolist(), each.values.tolist(), strict=True):
@@ -170,12 +170,12 @@ def replicate_rows(table: Table) -> Iterator[list[object]]:
             yield [*names, column, *places, "" if math.isnan(value) else value]
 
 
-def _known(each: xr.DataArray | None) -> TypeGuard[xr.DataArray]:
+def _has_replicates(each: xr.DataArray | None) -> TypeGuard[xr.DataArray]:
     """True if there are values of replicates, with labels."""
     return each is not None and each.dims[0] in each.coords
 
 
-def _measured(table: Table) -> list[int]:
+def _number_columns(table: Table) -> list[int]:
     columns = range(table.n_text, len(table.header))
     return [i for i in columns if any(_number(row[i]) is not None for row in table.rows)]
 
@@ -187,19 +187,19 @@ def _number(cell: str) -> Number | None:
     return Number(cell, mean=int(cell)) if re.fullmatch(r"[+-]?\d+", cell) else None
 
 
-def _naming(table: Table) -> list[int]:
+def _naming_columns(table: Table) -> list[int]:
     """Columns that name a row; bars are drawn in columns without a name."""
-    measured = set(_measured(table))
+    measured = set(_number_columns(table))
     return [i for i, name in enumerate(table.header) if i not in measured and name]
 
 
-def _named(table: Table) -> list[str]:
-    return [table.header[i] for i in _naming(table)]
+def _naming_headers(table: Table) -> list[str]:
+    return [table.header[i] for i in _naming_columns(table)]
 
 
 def _cells(table: Table) -> Iterator[tuple[list[str], str, Number]]:
     """The names of the row, the column, and the numbers; a cell that says in words why it has none is left out."""
-    naming, measured = _naming(table), _measured(table)
+    naming, measured = _naming_columns(table), _number_columns(table)
     for row in table.rows:
         for i in measured:
             if (cell := _number(row[i])) is not None:
@@ -210,7 +210,7 @@ def latex_text(table: Table) -> str:
     """A `tabular` with the rules of booktabs; LaTeX's special characters are escaped."""
     shown = [i for i, name in enumerate(table.header) if name]
     spare = sum(_is_long(table, i) for i in shown)
-    measured = set(_measured(table))
+    measured = set(_number_columns(table))
     columns = "".join(
         f"p{{{0.6 / spare:.2f}\\linewidth}}" if _is_long(table, i) else "r" if i in measured else "l" for i in shown
     )

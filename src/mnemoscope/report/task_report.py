@@ -11,7 +11,7 @@ from urllib.parse import quote
 import plotly.graph_objects as go
 import xarray as xr
 
-from mnemoscope.analyses.baselines import GATE, gate_of_run, of_learned_skills, of_learners
+from mnemoscope.analyses.baselines import GATE, gate_of_run, select_learned_skills, select_learners
 from mnemoscope.analyses.roles import with_roles
 from mnemoscope.core import guests
 from mnemoscope.core.batch import Batch
@@ -19,9 +19,9 @@ from mnemoscope.core.guests import Registry
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.protocols import HookedModel, Task, VectorTask
 from mnemoscope.models.run import Run, by_label
-from mnemoscope.report.findings import learned
+from mnemoscope.report.findings import describe_learned_skills
 from mnemoscope.report.page import TEMPLATES, Page
-from mnemoscope.report.tables import Results, Table, counted
+from mnemoscope.report.tables import Results, Table, pluralise
 
 # ---- entries
 
@@ -117,12 +117,12 @@ DRAW_REPORTS: Registry[DrawReport] = Registry("report on draws", "report")
 # ---- the report
 
 
-def report_of(task: Task) -> TaskReport:
+def find_report(task: Task) -> TaskReport:
     """The entry of a task, or the plain one of its kind; raises InputError where its system cannot be imported as a
     whole.
     """
     known = REPORTS.names()
-    guests.require(type(task).__module__)
+    guests.check_importable(type(task).__module__)
     if task.name in known:
         return REPORTS.get(task.name)
     from mnemoscope.report.plain_report import PLAIN
@@ -134,10 +134,10 @@ def report_of(task: Task) -> TaskReport:
 
 def analyse_run(run: Run) -> dict[str, xr.Dataset]:
     """All results of a run that the report shows, and whether its model has learned the task."""
-    return {**report_of(run.spec.task).analyse(run), GATE: gate_of_run(run)}
+    return {**find_report(run.spec.task).analyse(run), GATE: gate_of_run(run)}
 
 
-def view_of(run: Run, batch: Batch, *, step: int | None = None) -> xr.Dataset:
+def run_attention(run: Run, batch: Batch, *, step: int | None = None) -> xr.Dataset:
     """The attention of a run on the first sequence of a batch, for a view, with heads called by their roles.
 
     Roles are chosen by the last checkpoint; a task without skills, or with prompts of several lengths, has none. Raises
@@ -146,7 +146,7 @@ def view_of(run: Run, batch: Batch, *, step: int | None = None) -> xr.Dataset:
     from mnemoscope.report.plain_report import roles
 
     task = run.spec.task
-    shown = report_of(task).patterns(run.hooked(step), task, batch).isel(example=0)
+    shown = find_report(task).patterns(run.hooked(step), task, batch).isel(example=0)
     named = {} if isinstance(task, VectorTask) else roles(run)
     return with_roles(shown, named) if named else shown
 
@@ -158,15 +158,15 @@ def prediction_figure(run: Run, sequence: str, *, step: int | None = None) -> go
     InputError where the sequence is refused, or there is no such checkpoint.
     """
     task = run.spec.task
-    entry = report_of(task)
+    entry = find_report(task)
     return entry.prediction_figure(entry.predict(run.hooked(step), task, entry.parse(task, sequence)))
 
 
-def by_report(runs: Sequence[Run]) -> list[tuple[TaskReport, dict[str, list[Run]]]]:
+def group_by_report(runs: Sequence[Run]) -> list[tuple[TaskReport, dict[str, list[Run]]]]:
     """Runs by the entry of their task, and within one by label; raises as `by_label` does."""
     groups: dict[TaskReport, dict[str, list[Run]]] = {}
     for label, members in by_label(runs).items():
-        groups.setdefault(report_of(members[0].spec.task), {})[label] = members
+        groups.setdefault(find_report(members[0].spec.task), {})[label] = members
     return list(groups.items())
 
 
@@ -184,18 +184,19 @@ def report_page(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]], *, ex
     several = len(parts) > 1
     page = Page(
         "Trained models" if several else parts[0][0].title,
-        f"{counted(len(results), 'configuration')}, {counted(n_runs, 'trained model')}. Mean and range are over seeds.",
+        f"{pluralise(len(results), 'configuration')}, {pluralise(n_runs, 'trained model')}. "
+        "Mean and range are over seeds.",
         fold=True,
     )
     page.write(
         f"{TEMPLATES}report.html.jinja",
         explorer=None if explorer is None else quote(explorer),
-        parts=[(entry.title if several else "", _opening(entry, each), entry, each) for entry, each in parts],
+        parts=[(entry.title if several else "", _page_opening(entry, each), entry, each) for entry, each in parts],
     )
     return page
 
 
-def _opening(entry: TaskReport, results: Mapping[str, Results]) -> tuple[str, Opening] | None:
+def _page_opening(entry: TaskReport, results: Mapping[str, Results]) -> tuple[str, Opening] | None:
     """The finding and the pictures that decide.
 
     They are of the default preset of a system, else of the first configuration that has them.
@@ -206,14 +207,14 @@ def _opening(entry: TaskReport, results: Mapping[str, Results]) -> tuple[str, Op
     presets = {label: result["metrics"].attrs.get("preset") for label, result in results.items()}
     for label, result in sorted(results.items(), key=lambda item: presets[item[0]] not in defaults):
         judged = GATE in result
-        if (opening := entry.opening(of_learners(result, "above_chance") if judged else result)) is not None:
+        if (opening := entry.opening(select_learners(result, "above_chance") if judged else result)) is not None:
             return f"{label}: {_finding(entry.opening, result) if judged else opening.finding}", opening
     return None
 
 
 def _finding(opening: Callable[[Results], Opening | None], result: Results) -> str:
     """The skills that were learned, and the finding about the models and skills that reached the gate."""
-    said = [learned(result[GATE])]
-    if result[GATE].learned.any() and (found := opening(of_learned_skills(of_learners(result)))) is not None:
+    said = [describe_learned_skills(result[GATE])]
+    if result[GATE].learned.any() and (found := opening(select_learned_skills(select_learners(result)))) is not None:
         said.append(found.finding)
     return " ".join(filter(None, said))

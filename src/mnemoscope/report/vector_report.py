@@ -13,7 +13,7 @@ from mnemoscope.analyses.evaluation import evaluate_splits
 from mnemoscope.analyses.roles import ablate_by_role, roles_of, with_roles
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.positions import shown
+from mnemoscope.core.positions import axis_labels
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
@@ -21,7 +21,7 @@ from mnemoscope.report import plain_report as plain
 from mnemoscope.report.figures import heatmaps
 from mnemoscope.report.guesses import KNOWN
 from mnemoscope.report.page import Page
-from mnemoscope.report.tables import Results, Table, rounded, spread
+from mnemoscope.report.tables import Results, Table, format_rounded, mean_with_range
 
 Patterns = Callable[[HookedModel, Any, Batch], xr.Dataset]
 
@@ -68,7 +68,7 @@ def evaluation_tables(results: Results) -> list[Table]:
             title=f"{titles[name]}, {evaluation.attrs['sequences']}",
             header=["sequences", "part", *(["model"] if name == "loss" else []), *words],
             rows=[
-                [split, part, *(spread(column.sel(split=split, part=part)) for column in columns)]
+                [split, part, *(mean_with_range(column.sel(split=split, part=part)) for column in columns)]
                 for split in evaluation.split.values.tolist()
                 for part in evaluation["part"].values.tolist()
             ],
@@ -86,8 +86,10 @@ def tables(results: Mapping[str, Results]) -> list[Table]:
     rows = []
     for label, result in results.items():
         unseen, last = result["evaluation"].loss.sel(split="test"), result["metrics"].isel(step=-1)
-        cells = [spread(unseen.sel(part=part), ".3f") if part in unseen["part"].values else "–" for part in parts]
-        rows.append([label, *cells, spread(last.train_loss), spread(last.test_loss)])
+        cells = [
+            mean_with_range(unseen.sel(part=part), ".3f") if part in unseen["part"].values else "–" for part in parts
+        ]
+        rows.append([label, *cells, mean_with_range(last.train_loss), mean_with_range(last.test_loss)])
     title = "What was learned: mean [range] over seeds; squared error on unseen sequences, and at the last step"
     return [Table(name="learned", title=title, header=header, rows=rows)]
 
@@ -106,7 +108,7 @@ def later_sections(page: Page, results: Mapping[str, Results]) -> None:
 
 def learned_section(page: Page, results: Mapping[str, Results]) -> None:
     """A section on the skills of every configuration, with the exact predictors beside it."""
-    plain.learned(page, results, tables, evaluation_tables)
+    plain.add_configuration_tables(page, results, tables, evaluation_tables)
 
 
 def example(task: Task) -> Batch:
@@ -144,13 +146,13 @@ def prediction_tables(result: xr.Dataset) -> list[Table]:
     """One row per position and part: the squared error of the model, and the exact predictor that it is nearest to."""
     known = KNOWN in result.coords
     rows = []
-    for i, position in enumerate(shown(result, "pos")):
+    for i, position in enumerate(axis_labels(result, "pos")):
         for part in result["part"].values.tolist():
             at = result.isel(pos=i).sel(part=part)
             nearest = at.distance.idxmin("reference").item() if "distance" in at else ""
             row = [position, part, *([str(at[KNOWN].item())] if known else []), str(nearest).replace("_", " ")]
             cells = [at.loss, *([at.distance.min()] if "distance" in at else [])]
-            rows.append([*row, *(rounded(float(cell), ".3f") for cell in cells)])
+            rows.append([*row, *(format_rounded(float(cell), ".3f") for cell in cells)])
     header = ["position", "part", *(["what the task knows"] if known else []), "nearest exact predictor"]
     numbers = ["squared error", *(["distance from that"] if "distance" in result else [])]
     title = "what is due at each position, and how far the model is from it"

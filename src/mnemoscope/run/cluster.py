@@ -33,10 +33,18 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from mnemoscope.core import guests
-from mnemoscope.core.errors import InputError, in_range, nearest
+from mnemoscope.core.errors import InputError, in_range, suggest_nearest
 from mnemoscope.core.version import __version__
-from mnemoscope.models.files import HOLDER, LEASE, NAME, RunHeldError, hold, write_atomically
-from mnemoscope.run.executor import ATTEMPTS, POLLED_EVERY, DiedError, client, completed, n_processes, prepare
+from mnemoscope.models.files import HOLDER_FILE, LEASE, LOCK_FILE, RunHeldError, hold_directory, write_atomically
+from mnemoscope.run.executor import (
+    ATTEMPTS,
+    POLLED_EVERY,
+    WorkersDiedError,
+    client,
+    iter_results,
+    n_processes,
+    prepare_worker,
+)
 
 if TYPE_CHECKING:
     from mnemoscope.models.run import Run
@@ -74,16 +82,16 @@ def on_scheduler(where: str, *, jobs: int = 0, announce: Callable[[str], None] |
     Raises InputError where dask.distributed is not installed, no scheduler answers there, a file makes no cluster, or a
     worker has several threads.
     """
-    distributed = required()
+    distributed = require_distributed()
     with ExitStack() as stack:
-        stack.enter_context(_quiet())
+        stack.enter_context(_silence_dask())
         if where == LOCAL:
-            scheduler: Any = stack.enter_context(_local(distributed, n_processes(jobs)))
+            scheduler: Any = stack.enter_context(_local_cluster(distributed, n_processes(jobs)))
         elif where.endswith((".yaml", ".yml")):
-            scheduler = stack.enter_context(_made_by(Path(where)))
+            scheduler = stack.enter_context(_cluster_from_file(Path(where)))
         else:
-            scheduler = _answering(where)
-        connected = stack.enter_context(_connected(distributed, scheduler, where))
+            scheduler = _check_address(where)
+        connected = stack.enter_context(_open_cluster(distributed, scheduler, where))
         threads = connected.nthreads()
         check_threads(max(threads.values(), default=1))
         if announce:
@@ -96,7 +104,7 @@ def on_scheduler(where: str, *, jobs: int = 0, announce: Callable[[str], None] |
             client.reset(token)
 
 
-def required() -> ModuleType:
+def require_distributed() -> ModuleType:
     """The module dask.distributed; raises InputError where it is not installed."""
     try:
         return importlib.import_module("distributed")
@@ -114,7 +122,7 @@ def check_threads(n: int) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_dask() -> Iterator[None]:
     """Silence Dask: whoever notices that work did not come back tells in one line what went wrong."""
     logger = logging.getLogger("distributed")
     before = logger.level
@@ -125,7 +133,7 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _local(distributed: ModuleType, n_workers: int) -> Any:
+def _local_cluster(distributed: ModuleType, n_workers: int) -> Any:
     """Workers on this machine, which end with this process; nothing outside it reaches them."""
     configuration = importlib.import_module("dask.config")
     with configuration.set({TRIMMED: None}):
@@ -140,16 +148,16 @@ def _local(distributed: ModuleType, n_workers: int) -> Any:
 
 
 @contextmanager
-def _connected(distributed: ModuleType, scheduler: Any, where: str) -> Iterator[Any]:
+def _open_cluster(distributed: ModuleType, scheduler: Any, where: str) -> Iterator[Any]:
     try:
         found = distributed.Client(scheduler, timeout=ANSWERS_WITHIN, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
-        raise InputError(f"--scheduler {where} is no Dask scheduler that answers: {_in_a_line(error)}") from None
+        raise InputError(f"--scheduler {where} is no Dask scheduler that answers: {_first_line(error)}") from None
     with found:
         yield found
 
 
-def _answering(address: str) -> str:
+def _check_address(address: str) -> str:
     """The address, if a scheduler listens there; otherwise InputError.
 
     Dask itself would wait for long, and for ever for one who never answers. A scheduler speaks first, unless the
@@ -163,12 +171,12 @@ def _answering(address: str) -> str:
     if parts.scheme not in PROTOCOLS or not host or not port:
         raise InputError(
             f"--scheduler must be {LOCAL}, the address of a Dask scheduler such as tcp://host:8786, or a YAML file "
-            f"that makes a cluster; got {address!r}{nearest(address, [LOCAL])}"
+            f"that makes a cluster; got {address!r}{suggest_nearest(address, [LOCAL])}"
         )
     try:
         connection = socket.create_connection((host, port), timeout=REACHED_WITHIN)
     except OSError as error:
-        raise InputError(f"--scheduler {address}: nobody answers there: {_in_a_line(error)}") from None
+        raise InputError(f"--scheduler {address}: nobody answers there: {_first_line(error)}") from None
     with connection:
         connection.settimeout(ANSWERS_WITHIN)
         said = b""
@@ -180,14 +188,16 @@ def _answering(address: str) -> str:
 
 
 @contextmanager
-def _made_by(file: Path) -> Iterator[Any]:
+def _cluster_from_file(file: Path) -> Iterator[Any]:
     """The cluster that a file describes; it ends with the context."""
     content = read_cluster(file)
-    cls, arguments = _class_of(content["class"], file), content.get("arguments") or {}
+    cls, arguments = _cluster_class(content["class"], file), content.get("arguments") or {}
     try:
         cluster = cls(**arguments)
     except Exception as error:  # of somebody else's class: whatever it says of its arguments
-        raise InputError(f"{file}: {content['class']} cannot be made of these arguments: {_in_a_line(error)}") from None
+        raise InputError(
+            f"{file}: {content['class']} cannot be made of these arguments: {_first_line(error)}"
+        ) from None
     with cluster:
         if "adapt" in content:
             cluster.adapt(**content["adapt"])
@@ -205,7 +215,7 @@ def read_cluster(file: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise InputError(f"--scheduler {file} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"--scheduler {file} is no YAML: {_in_a_line(error)}") from None
+        raise InputError(f"--scheduler {file} is no YAML: {_first_line(error)}") from None
     if not isinstance(content, dict) or not isinstance(content.get("class"), str):
         raise InputError(f"--scheduler {file} must hold the key class, such as dask_jobqueue.SLURMCluster")
     if unknown := [key for key in content if key not in KEYS]:
@@ -220,7 +230,7 @@ def read_cluster(file: Path) -> Mapping[str, Any]:
     return content
 
 
-def _class_of(name: str, file: Path) -> Callable[..., Any]:
+def _cluster_class(name: str, file: Path) -> Callable[..., Any]:
     module, _, cls = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module or name), cls)
@@ -229,7 +239,7 @@ def _class_of(name: str, file: Path) -> Callable[..., Any]:
         raise InputError(f"class in {file}: there is no {name}; is {package} installed?") from None
 
 
-def _in_a_line(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     """The first error, in one line."""
     while error.__cause__ is not None:
         error = error.__cause__
@@ -239,14 +249,14 @@ def _in_a_line(error: BaseException) -> str:
 # ---- work
 
 
-class ManyDiedError(DiedError):
+class RepeatedDeathError(WorkersDiedError):
     """Several workers died of a piece, one after the other: the scheduler has given it to others itself."""
 
     attempts = ATTEMPTS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class WorkOrder:
     """The common part of all pieces."""
 
     function: bytes
@@ -280,7 +290,7 @@ class Workers:
 
     def submit(self, piece: Any) -> Future[Any]:
         """Hand a piece to the scheduler."""
-        return self._executor.submit(work, _pickled(piece), order=self._order)
+        return self._executor.submit(run_piece, _pickle_by_name(piece), order=self._order)
 
     def result(self, future: Future[Any]) -> Any:
         """As in `Processes`; InputError where the scheduler was lost and does not come back."""
@@ -288,10 +298,10 @@ class Workers:
             return pickle.loads(future.result())
         except CancelledError:
             self._wait_for_scheduler()
-            raise DiedError(LOST) from None
-        except required().KilledWorker as error:
+            raise WorkersDiedError(LOST) from None
+        except require_distributed().KilledWorker as error:
             n, last = error.allowed_failures + 1, error.last_worker.address
-            raise ManyDiedError(f"{n} workers died of it, the last at {last}") from None
+            raise RepeatedDeathError(f"{n} workers died of it, the last at {last}") from None
 
     def _wait_for_scheduler(self) -> None:
         until = monotonic() + 2 * ANSWERS_WITHIN
@@ -315,21 +325,21 @@ class Workers:
                 self._client.unsubscribe_topic(self._order.topic)
 
 
-def make_order(function: Callable[..., Any], topic: str) -> Order:
+def make_order(function: Callable[..., Any], topic: str) -> WorkOrder:
     """The order to apply a function, in the circumstances of this process."""
-    invited = guests.invited()
-    return Order(
-        function=_pickled(function),
+    invited = guests.invited_sources()
+    return WorkOrder(
+        function=_pickle_by_name(function),
         topic=topic,
         invited=invited,
         directory=str(Path.cwd()),
         command=tuple(sys.argv),
-        code=code(invited),
+        code=code_version(invited),
     )
 
 
 @cache
-def code(invited: tuple[str, ...]) -> str:
+def code_version(invited: tuple[str, ...]) -> str:
     """All that decides about results: versions, and a digest of the source of the library and of guests.
 
     The source is that of this process's first look; `invited` are sources of guests, which are here.
@@ -337,33 +347,33 @@ def code(invited: tuple[str, ...]) -> str:
     library = sorted(Path(__file__).parents[1].rglob("*.py"))
     others = [guest for guest in guests.guests() if not guest.startswith("mnemoscope.")] if invited else []
     digest = hashlib.sha256()
-    for file in (*library, *(file for guest in others for file in guests.sources(guest))):
+    for file in (*library, *(file for guest in others for file in guests.source_files(guest))):
         digest.update(file.read_bytes())
     return f"mnemoscope {__version__} ({digest.hexdigest()[:12]}), torch {version('torch')}"
 
 
-def _pickled(thing: Any) -> bytes:
+def _pickle_by_name(thing: Any) -> bytes:
     """The name of what a worker can import; all of what belongs to the script that was started."""
     import cloudpickle
 
     return cloudpickle.dumps(thing)
 
 
-def work(piece: bytes, *, order: Order) -> bytes:
+def run_piece(piece: bytes, *, order: WorkOrder) -> bytes:
     """The work of a worker; refused where it has several threads, other versions or no such directory."""
-    worker = required().get_worker()
+    worker = require_distributed().get_worker()
     check_threads(worker.state.nthreads)
-    prepare(order.invited)
-    if (here := code(order.invited)) != order.code:
+    prepare_worker(order.invited)
+    if (here := code_version(order.invited)) != order.code:
         raise InputError(
             f"the worker on {socket.gethostname()} has {here}, and this process {order.code}; install the same on "
             "both, and start the workers again"
         )
-    with _as_if_in(order.directory, order.command):
+    with _process_context(order.directory, order.command):
         function = pickle.loads(order.function)
         try:
-            tell = (_tell_under(order.topic),) if order.topic else ()
-            return _pickled(function(pickle.loads(piece), *tell))
+            tell = (_topic_publisher(order.topic),) if order.topic else ()
+            return _pickle_by_name(function(pickle.loads(piece), *tell))
         except FileNotFoundError as error:
             raise InputError(
                 f"the worker on {socket.gethostname()} does not find {error.filename}; what is analysed on a Dask "
@@ -372,7 +382,7 @@ def work(piece: bytes, *, order: Order) -> bytes:
 
 
 @contextmanager
-def _as_if_in(directory: str, command: tuple[str, ...]) -> Iterator[None]:
+def _process_context(directory: str, command: tuple[str, ...]) -> Iterator[None]:
     """Make relative paths and the command line mean what they mean to the process that gave the order.
 
     A directory that this machine does not have is left out.
@@ -388,9 +398,9 @@ def _as_if_in(directory: str, command: tuple[str, ...]) -> Iterator[None]:
         sys.argv = words
 
 
-def _tell_under(topic: str) -> Callable[[Any], None]:
+def _topic_publisher(topic: str) -> Callable[[Any], None]:
     """A function that tells whoever waits for the piece at work; it raises once nobody waits any more."""
-    distributed = required()
+    distributed = require_distributed()
     worker, key = distributed.get_worker(), distributed.worker.thread_state.key
 
     def tell(message: Any) -> None:
@@ -418,23 +428,23 @@ def train_groups(scheduler: Any, groups: Sequence[Sequence[Run]], device: str, h
     unseen: list[Sequence[Run]] = []
     with _mark(groups) as mark:
         workers = Workers(scheduler, partial(train_in_place, mark, device), tells=True)
-        for place, seen in completed(workers, groups, hear):
-            if isinstance(seen, DiedError):
+        for place, seen in iter_results(workers, groups, hear):
+            if isinstance(seen, WorkersDiedError):
                 failed += [run.path for run in groups[place]]
             elif not seen:
                 unseen.append(groups[place])
-    return failed + _train_elsewhere(scheduler, unseen, device, hear) if unseen else failed
+    return failed + _train_remotely(scheduler, unseen, device, hear) if unseen else failed
 
 
-def _train_elsewhere(scheduler: Any, groups: Sequence[Sequence[Run]], device: str, hear: Report) -> list[Path]:
+def _train_remotely(scheduler: Any, groups: Sequence[Sequence[Run]], device: str, hear: Report) -> list[Path]:
     failed: list[Path] = []
     with ExitStack() as locks:
         for run in (run for group in groups for run in group):
-            locks.enter_context(hold(run.path))
-        sent = [[(run, files_of(run.path)) for run in group] for group in groups]
+            locks.enter_context(hold_directory(run.path))
+        sent = [[(run, read_files(run.path)) for run in group] for group in groups]
         workers = Workers(scheduler, partial(train_and_send, device), tells=True)
-        for place, returned in completed(workers, sent, hear):
-            if isinstance(returned, DiedError):
+        for place, returned in iter_results(workers, sent, hear):
+            if isinstance(returned, WorkersDiedError):
                 failed += [run.path for run in groups[place]]
                 continue
             for run, files in zip(groups[place], returned, strict=True):
@@ -488,12 +498,12 @@ def train_and_send(device: str, runs: Sequence[tuple[Run, Files]], tell: Report)
             tell(replace(line, path=here[line.path].path))
 
         train_in_groups([run.spec for run, _ in runs], list(here), device=device, report=tell_there)
-        return [files_of(path) for path in here]
+        return [read_files(path) for path in here]
 
 
-def files_of(path: Path) -> Files:
+def read_files(path: Path) -> Files:
     """All that lies in a run directory, but for what says who holds it."""
-    found = sorted(file for file in path.rglob("*") if file.is_file() and file.name not in (NAME, HOLDER))
+    found = sorted(file for file in path.rglob("*") if file.is_file() and file.name not in (LOCK_FILE, HOLDER_FILE))
     return {file.relative_to(path).as_posix(): file.read_bytes() for file in found}
 
 

@@ -53,7 +53,7 @@ client: ContextVar[Any] = ContextVar("client", default=None)
 """The `distributed.Client` that work goes to within `on_scheduler`; None: it stays on this machine."""
 
 
-class DiedError(BrokenProcessPool):
+class WorkersDiedError(BrokenProcessPool):
     """The workers that did a piece died, one after the other."""
 
     attempts = 1
@@ -98,27 +98,27 @@ def train_many(
     if scheduler is not None and groups:
         from mnemoscope.run.cluster import train_groups
 
-        _check_none(train_groups(scheduler, groups, device, hear))
+        _raise_failed(train_groups(scheduler, groups, device, hear))
     elif together:
         for members in groups:
             train_in_groups([r.spec for r in members], [r.path for r in members], device=device, report=report)
     elif n == 1 or len(unfinished) < 2:
         with one_thread():
             for run in unfinished:
-                _train(device, run, hear)
+                _train_run(device, run, hear)
     else:
-        outcomes = completed(Processes(n, partial(_train, device), tells=True), unfinished, hear)
-        _check_none([unfinished[place].path for place, outcome in outcomes if isinstance(outcome, DiedError)])
+        outcomes = iter_results(Processes(n, partial(_train_run, device), tells=True), unfinished, hear)
+        _raise_failed([unfinished[place].path for place, outcome in outcomes if isinstance(outcome, WorkersDiedError)])
     return [open_run(run.path) for run in runs]
 
 
-def _train(device: str, run: Run, tell: Report) -> None:
+def _train_run(device: str, run: Run, tell: Report) -> None:
     from mnemoscope.training.loop import train
 
     train(run.spec, run.path, device=device, report=tell)
 
 
-def _check_none(failed: Sequence[Path]) -> None:
+def _raise_failed(failed: Sequence[Path]) -> None:
     if failed:
         names = ", ".join(map(str, failed))
         raise RuntimeError(f"training crashed {ATTEMPTS} times or more in {names}; the other runs are finished")
@@ -136,8 +136,8 @@ def analyse_many(runs: Sequence[S], analyse: Callable[[S], T], *, jobs: int = 1)
     if scheduler is not None:
         from mnemoscope.run.cluster import Workers
 
-        return _in_order(completed(Workers(scheduler, analyse), runs))
-    return _analyse_here(runs, analyse) if n < 2 else _in_order(completed(Processes(n, analyse), runs))
+        return _sort_results(iter_results(Workers(scheduler, analyse), runs))
+    return _analyse_here(runs, analyse) if n < 2 else _sort_results(iter_results(Processes(n, analyse), runs))
 
 
 def _analyse_here(runs: Sequence[S], analyse: Callable[[S], T]) -> Iterator[T]:
@@ -145,12 +145,12 @@ def _analyse_here(runs: Sequence[S], analyse: Callable[[S], T]) -> Iterator[T]:
         yield from map(analyse, runs)
 
 
-def _in_order(outcomes: Iterator[tuple[int, Any]]) -> Iterator[Any]:
+def _sort_results(outcomes: Iterator[tuple[int, Any]]) -> Iterator[Any]:
     early: dict[int, Any] = {}
     following = 0
     with contextlib.closing(outcomes):  # pyright: ignore[reportArgumentType]
         for place, outcome in outcomes:
-            if isinstance(outcome, DiedError):
+            if isinstance(outcome, WorkersDiedError):
                 raise outcome
             early[place] = outcome
             while following in early:
@@ -158,7 +158,7 @@ def _in_order(outcomes: Iterator[tuple[int, Any]]) -> Iterator[Any]:
                 following += 1
 
 
-def completed(
+def iter_results(
     executor: Processes | Workers, pieces: Sequence[Any], hear: Callable[[Any], None] | None = None
 ) -> Iterator[tuple[int, Any]]:
     """Results with the places of their pieces, as they come; DiedError in place of that of a piece workers die of.
@@ -180,7 +180,7 @@ def completed(
                 place = running.pop(future)
                 try:
                     outcome = executor.result(future)
-                except DiedError as error:
+                except WorkersDiedError as error:
                     attempts[place] += error.attempts
                     if attempts[place] < ATTEMPTS:
                         waiting.append(place)
@@ -218,8 +218,8 @@ class Processes:
             self._idle.append(worker)
             return future.result()
         if (code := worker.exit_code()) == UNGUARDED:
-            raise unguarded()
-        raise DiedError(f"{ATTEMPTS} worker processes died of it, the last with exit code {code}")
+            raise unguarded_script_error()
+        raise WorkersDiedError(f"{ATTEMPTS} worker processes died of it, the last with exit code {code}")
 
     def messages(self) -> Iterator[Any]:
         """Messages of the workers since the last call."""
@@ -240,13 +240,13 @@ class _Worker:
     def __init__(self) -> None:
         context = worker_context()
         self.messages, self._theirs = context.Pipe(duplex=False)
-        initial = (guests.invited(), self._theirs)
-        self._pool = ProcessPoolExecutor(1, context, initializer=_begin, initargs=initial)
+        initial = (guests.invited_sources(), self._theirs)
+        self._pool = ProcessPoolExecutor(1, context, initializer=_start_worker, initargs=initial)
         self._process: BaseProcess | None = None
 
     def submit(self, *work: Any) -> Future[Any]:
         before = set(multiprocessing.active_children()) if self._process is None else set()
-        future = self._pool.submit(_work, *work)
+        future = self._pool.submit(_run_piece, *work)
         if self._process is None:
             (self._process,) = set(multiprocessing.active_children()) - before or {None}
             self._theirs.close()
@@ -269,18 +269,18 @@ class _Worker:
 _messages: Connection | None = None
 
 
-def _begin(invited: Sequence[str], messages: Connection) -> None:
+def _start_worker(invited: Sequence[str], messages: Connection) -> None:
     global _messages
     _messages = messages
-    prepare(invited)
+    prepare_worker(invited)
 
 
-def _work(function: Callable[..., Any], piece: Any, tells: bool) -> Any:
+def _run_piece(function: Callable[..., Any], piece: Any, tells: bool) -> Any:
     assert _messages is not None
     return function(piece, _messages.send) if tells else function(piece)
 
 
-def prepare(invited: Sequence[str]) -> None:
+def prepare_worker(invited: Sequence[str]) -> None:
     """Start a worker: one thread, and guests are there before anything of theirs is unpickled."""
     import torch
 
@@ -352,7 +352,7 @@ def _can_fork() -> bool:
     return "forkserver" in multiprocessing.get_all_start_methods()
 
 
-def unguarded() -> InputError:
+def unguarded_script_error() -> InputError:
     """The message about a script that starts workers whenever it is imported."""
     script = getattr(sys.modules["__main__"], "__file__", None) or "the script"
     return InputError(
@@ -361,7 +361,7 @@ def unguarded() -> InputError:
     )
 
 
-def start_early() -> None:
+def preload_server() -> None:
     """Let the server import while this process imports too: the workers are then ready seconds sooner."""
     if _can_fork():
         worker_context()

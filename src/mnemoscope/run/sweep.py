@@ -24,7 +24,7 @@ from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.presets import label_of, preset
 from mnemoscope.core.runtime import progress
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.building import held, matching_names, parameters, untrained
+from mnemoscope.models.building import build_untrained, detached_parameters, held_patterns, matching_names
 from mnemoscope.models.run import Run
 from mnemoscope.run.executor import analyse_many, one_thread, train_many
 from mnemoscope.training.loop import train
@@ -34,7 +34,7 @@ Changes = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Largest:
+class SizeSearch:
     """The target of a search: the largest value with which a run learns its task."""
 
     fields: tuple[str, ...]
@@ -69,7 +69,7 @@ class Sweep:
     recipe: str = "quick"
     changes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """The fields that differ from the preset in all cells."""
-    largest: Largest | None = None
+    largest: SizeSearch | None = None
     """Searched in every cell; none: every cell is one run per seed."""
     best_of: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, hash=False)
     """Field to alternatives, the first one tried first; for searches."""
@@ -106,7 +106,7 @@ class Sweep:
         """All runs of a sweep without a search, seed by seed in every cell."""
         return [self.spec(changes, seed) for changes in self.cells().values() for seed in self.seeds]
 
-    def labelled(self, values: Sequence[Mapping[str, float]], **attrs: Any) -> xr.Dataset:
+    def to_dataset(self, values: Sequence[Mapping[str, float]], **attrs: Any) -> xr.Dataset:
         """Values by name, one set per cell and seed in the order of `specs`, over the axes and `seed`."""
         sizes = [*(len(values) for values in self.axes.values()), len(self.seeds)]
         coords = {name: list(map(_label, values)) for name, values in self.axes.items()}
@@ -135,17 +135,17 @@ def train_sweep(sweep: Sweep, out: Path, *, jobs: int = 1, report: Report | None
     return train_many(specs, [run_path(out, spec) for spec in specs], jobs=jobs, report=report)
 
 
-def swept(sweep: Sweep, runs: Sequence[Run]) -> xr.Dataset:
+def final_metrics(sweep: Sweep, runs: Sequence[Run]) -> xr.Dataset:
     """The last line that training logged, of every run.
 
     The sweep is without a search, and `runs` are as `train_sweep` returns them.
 
     Returns over the axes and seed: the metrics of the last line, `last_step`, and `parameters`, how many are trained.
     """
-    return sweep.labelled([_last(run) for run in runs])
+    return sweep.to_dataset([_last_metrics(run) for run in runs])
 
 
-def _last(run: Run) -> dict[str, float]:
+def _last_metrics(run: Run) -> dict[str, float]:
     last = run.metrics().isel(step=-1)
     metrics = {str(name): float(value) for name, value in last.data_vars.items()}
     return {**metrics, "last_step": run.last_step, "parameters": n_trained(run.spec)}
@@ -153,8 +153,8 @@ def _last(run: Run) -> dict[str, float]:
 
 def n_trained(spec: RunSpec) -> int:
     """The number of parameters that training may move, frozen schedules aside."""
-    found = parameters(untrained(spec, own=True))
-    still = matching_names(held(spec.model), list(found))
+    found = detached_parameters(build_untrained(spec, own=True))
+    still = matching_names(held_patterns(spec.model), list(found))
     return sum(value.numel() for name, value in found.items() if name not in still)
 
 
@@ -166,7 +166,7 @@ def over_sweep(
     The sweep is without a search, and `runs` are as `train_sweep` returns them. `measure` is a function of a module,
     from a run to numbers by name.
     """
-    return sweep.labelled(list(progress(analyse_many(runs, measure, jobs=jobs), of=len(runs))))
+    return sweep.to_dataset(list(progress(analyse_many(runs, measure, jobs=jobs), of=len(runs))))
 
 
 def search_sweep(
@@ -188,7 +188,7 @@ def search_sweep(
         found.append(each)
         if report:
             report(len(found), len(work))
-    return sweep.labelled(found, searched=", ".join(sweep.largest.fields), scale=sweep.largest.scale)
+    return sweep.to_dataset(found, searched=", ".join(sweep.largest.fields), scale=sweep.largest.scale)
 
 
 def _search(sweep: Sweep, out: Path, cell: tuple[Changes, int]) -> dict[str, float]:
@@ -199,14 +199,14 @@ def _search(sweep: Sweep, out: Path, cell: tuple[Changes, int]) -> dict[str, flo
     low, high = -1, len(scale)
     while high - low > 1:
         middle = (low + high) // 2
-        if _learned(sweep, out, {**changes, **dict.fromkeys(sweep.largest.fields, scale[middle])}, seed):
+        if _is_learned(sweep, out, {**changes, **dict.fromkeys(sweep.largest.fields, scale[middle])}, seed):
             low = middle
         else:
             high = middle
     return {"largest": scale[low] if low >= 0 else 0, "parameters": n_trained(sweep.spec(changes, seed))}
 
 
-def _learned(sweep: Sweep, out: Path, changes: Changes, seed: int) -> bool:
+def _is_learned(sweep: Sweep, out: Path, changes: Changes, seed: int) -> bool:
     """True if the run of any alternative stops before its last step."""
     for values in product(*sweep.best_of.values()):
         spec = sweep.spec({**changes, **dict(zip(sweep.best_of, values, strict=True))}, seed)

@@ -13,7 +13,7 @@ from torch import Tensor
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.specification import ModelSpec, Recipe
 from mnemoscope.engine.architecture import transformer_from_spec
-from mnemoscope.engine.block import Read
+from mnemoscope.engine.block import OutputPlaces
 from mnemoscope.training.schedule import Examples
 
 Loss = Callable[[Tensor, Batch], Tensor]
@@ -60,15 +60,15 @@ class Learner:
     def losses(self, loss: Loss, examples: Examples, positions: Int[Tensor, " scored"]) -> Float[Tensor, " run"]:
         """The loss of every run on its own sequences."""
 
-        def of_run(outputs: Tensor, inputs: Tensor, targets: Tensor, scored: Tensor) -> Tensor:
+        def run_loss(outputs: Tensor, inputs: Tensor, targets: Tensor, scored: Tensor) -> Tensor:
             return loss(outputs, Batch(inputs=inputs, targets=targets, scored=scored))
 
         outputs, seen = self._forward(examples.inputs, positions), [part[:, :, positions] for part in examples]
         if self._n > 1 and self._mapped is None:
-            self._mapped = _has_batching_rule(of_run, outputs, *seen)
+            self._mapped = _has_batching_rule(run_loss, outputs, *seen)
         if self._mapped:
-            return torch.func.vmap(of_run)(outputs, *seen)
-        return torch.stack([of_run(*run) for run in zip(outputs, *seen, strict=True)])
+            return torch.func.vmap(run_loss)(outputs, *seen)
+        return torch.stack([run_loss(*run) for run in zip(outputs, *seen, strict=True)])
 
     @torch.no_grad()
     def evaluate(self, inputs: Tensor, positions: Int[Tensor, " scored"]) -> Float[Tensor, "run batch scored d_output"]:
@@ -76,14 +76,14 @@ class Learner:
         return self._forward(inputs, positions)
 
     def _forward(self, inputs: Tensor, positions: Tensor) -> Tensor:
-        read = Read(columns=positions)
+        read = OutputPlaces(columns=positions)
         if self._n == 1:
             return transformer_from_spec(self._params, self._model)(inputs[0], read)[None]
         return torch.func.vmap(lambda params, own: transformer_from_spec(params, self._model, fused=False)(own, read))(
             self._params, inputs
         )
 
-    def of(self, runs: Sequence[int]) -> "Learner":
+    def select_runs(self, runs: Sequence[int]) -> "Learner":
         """The learner of some of the runs, which go on without the others."""
         params, moments = [self.parameters(run) for run in runs], [self.moments(run) for run in runs]
         return Learner(self._model, self._recipe, params, moments)

@@ -20,14 +20,27 @@ from torch import Tensor
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.core.task import monitored
-from mnemoscope.models.building import held, matching_names, parameters, untrained, usable_device
-from mnemoscope.models.files import Held, hold
+from mnemoscope.core.task import monitoring_batch
+from mnemoscope.models.building import (
+    build_untrained,
+    detached_parameters,
+    held_patterns,
+    matching_names,
+    usable_device,
+)
+from mnemoscope.models.files import HeldDirectory, hold_directory
 from mnemoscope.models.run import Run, create_run, finish_run
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.monitors import Line, Monitors
 from mnemoscope.training.recorder import Recorder, Report, last_step, read_state
-from mnemoscope.training.schedule import Blocks, check_schedules, frozen, learning_rate, stacked, task_at
+from mnemoscope.training.schedule import (
+    TrainingBatches,
+    check_schedules,
+    frozen_names,
+    learning_rate,
+    stack_batches,
+    task_at,
+)
 
 
 def train(spec: RunSpec, path: Path, *, device: torch.device | str = "cpu", report: Report | None = None) -> Run:
@@ -59,7 +72,7 @@ def train_together(
     device = usable_device(device)
     with ExitStack() as locks:
         runs = [create_run(Path(path), spec) for spec, path in zip(specs, paths, strict=True)]
-        claims = {run.path: locks.enter_context(hold(run.path)) for run in runs if not run.finished}
+        claims = {run.path: locks.enter_context(hold_directory(run.path)) for run in runs if not run.finished}
         unfinished = sorted((run for run in runs if not run.finished), key=last_step)
         for step, group in groupby(unfinished, key=last_step):
             members = list(group)
@@ -67,14 +80,16 @@ def train_together(
     return runs
 
 
-def _continue(runs: list[Run], claims: Sequence[Held], start: int, device: torch.device, report: Report | None) -> None:
+def _continue(
+    runs: list[Run], claims: Sequence[HeldDirectory], start: int, device: torch.device, report: Report | None
+) -> None:
     """Train runs that have made `start` updates to their end; raises InputError if the loss of some is not finite."""
     spec, recipe = runs[0].spec, runs[0].spec.recipe
     monitors = Monitors([run.spec for run in runs], device)
     recorders = [Recorder(run, start, monitors.skills, report) for run in runs]
     learner = _learner(runs, recorders, start, device)
-    data = Blocks([run.spec for run in runs], device)
-    always_held = matching_names(held(spec.model), learner.names)
+    data = TrainingBatches([run.spec for run in runs], device)
+    always_held = matching_names(held_patterns(spec.model), learner.names)
     active, diverged = list(range(len(runs))), {}
     history: list[Tensor] = []  # losses that were not looked at yet: looking at each would wait for a GPU
     for step in range(start, recipe.n_steps + 1):
@@ -83,13 +98,13 @@ def _continue(runs: list[Run], claims: Sequence[Held], start: int, device: torch
         if step > start or start == 0:
             measured = step % recipe.metrics_every == 0 or step == recipe.n_steps
             lines = monitors.lines(learner, active) if measured else [None] * len(active)
-            if measured or recorders[0].writes(step):
+            if measured or recorders[0].writes_at(step):
                 diverged |= _diverged(active, history, lines, step)
                 history.clear()
             for i, (run, line) in enumerate(zip(active, lines, strict=True)):
                 if run not in diverged:
                     recorders[run].record(step, learner, i, line)
-        ended = [run for run in active if run in diverged or recorders[run].ends(step)]
+        ended = [run for run in active if run in diverged or recorders[run].ends_at(step)]
         if ended:
             for run in ended:
                 if run not in diverged:
@@ -97,8 +112,8 @@ def _continue(runs: list[Run], claims: Sequence[Held], start: int, device: torch
             if len(ended) == len(active):
                 break
             left = [i for i, run in enumerate(active) if run not in ended]
-            learner, data, active = learner.of(left), data.of(left), [active[i] for i in left]
-        learner.hold(always_held | frozen(recipe, learner.names, step))
+            learner, data, active = learner.select_runs(left), data.select_runs(left), [active[i] for i in left]
+        learner.hold(always_held | frozen_names(recipe, learner.names, step))
         losses = learner.losses(task_at(spec.task, recipe, step).loss, data.batch(step), monitors.positions)
         learner.update(losses, learning_rate=learning_rate(recipe, step))
         history.append(losses.detach())
@@ -132,7 +147,7 @@ def _learner(runs: list[Run], recorders: list[Recorder], start: int, device: tor
     if start:
         states = [read_state(run, device) for run in runs]
         return Learner(model, recipe, [state.parameters for state in states], [state.moments for state in states])
-    initial = [{n: v.to(device) for n, v in parameters(recorder.model).items()} for recorder in recorders]
+    initial = [{n: v.to(device) for n, v in detached_parameters(recorder.model).items()} for recorder in recorders]
     return Learner(model, recipe, initial, [{} for _ in runs])
 
 
@@ -188,10 +203,10 @@ def bytes_of_run(spec: RunSpec, device: torch.device | str = "cpu") -> int:
     Counted on two runs, since one alone is computed in another way.
     """
     specs = [spec, spec]
-    initial = {name: value.to(device) for name, value in parameters(untrained(spec, own=True)).items()}
+    initial = {name: value.to(device) for name, value in detached_parameters(build_untrained(spec, own=True)).items()}
     learner = Learner(spec.model, spec.recipe, [initial, initial], [{}, {}])
-    data = Blocks(specs, device)
-    watched = stacked([monitored(spec.task, split="test", seed=spec.seed, device=device)] * 2)
+    data = TrainingBatches(specs, device)
+    watched = stack_batches([monitoring_batch(spec.task, split="test", seed=spec.seed, device=device)] * 2)
     kept = 0
     for examples in (data.batch(0), watched):
         positions = examples.scored.flatten(0, 1).any(0).nonzero()[:, 0]

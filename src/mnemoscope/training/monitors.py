@@ -14,16 +14,16 @@ from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.core.task import monitored
+from mnemoscope.core.task import monitoring_batch
 from mnemoscope.training.learner import Learner
-from mnemoscope.training.schedule import stacked
+from mnemoscope.training.schedule import stack_batches
 
 Line = Mapping[str, float]
 """Measures by name."""
 
 
 @dataclass(frozen=True)
-class Watched:
+class MonitorBatches:
     """Batches of one split, one a run, and the masks that measures are means over: `run batch scored`.
 
     Inputs are those of all positions, targets those at the scored positions; `scored` marks where the loss looks.
@@ -38,7 +38,7 @@ class Watched:
     skills: Mapping[str, Bool[Tensor, "run batch scored"]]
     parts: Mapping[str, slice]
 
-    def of(self, runs: Sequence[int]) -> "Watched":
+    def select_runs(self, runs: Sequence[int]) -> "MonitorBatches":
         """The batches of some of the runs."""
         kept = list(runs)
         parts = {name: getattr(self, name)[kept] for name in ("inputs", "targets", "scored", "weights")}
@@ -61,19 +61,21 @@ class Watched:
         for name, mask in self.skills.items():
             found[f"loss_{name}"] = _mean(losses, mask)
             if not self.targets.is_floating_point():
-                found[name] = _mean(metrics.correct(outputs, self.targets), mask)
+                found[name] = _mean(metrics.is_correct(outputs, self.targets), mask)
         for name, part in self.parts.items():
             found[f"loss_{name}"] = _mean(metrics.loss(outputs[..., part], self.targets[..., part]), self.scored)
         return [dict(zip(found, values, strict=True)) for values in torch.stack(list(found.values()), 1).tolist()]
 
 
-def watched(tasks: Sequence[Task], batches: Sequence[Batch], positions: Int[Tensor, " scored"]) -> Watched:
+def stack_monitor_batches(
+    tasks: Sequence[Task], batches: Sequence[Batch], positions: Int[Tensor, " scored"]
+) -> MonitorBatches:
     """The batches of a split, equal in shape and one a run; `positions` are all at which some sequence is scored."""
     weights = [batch.scored.new_ones(len(batch)) if batch.weights is None else batch.weights for batch in batches]
     subgroups = [task.subgroups(batch) for task, batch in zip(tasks, batches, strict=True)]
     skills = [task.skills(batch) for task, batch in zip(tasks, batches, strict=True)]
-    examples = stacked(batches)
-    return Watched(
+    examples = stack_batches(batches)
+    return MonitorBatches(
         inputs=examples.inputs,
         targets=examples.targets[:, :, positions],
         scored=examples.scored[:, :, positions],
@@ -99,13 +101,13 @@ class Monitors:
 
     def __init__(self, specs: Sequence[RunSpec], device: torch.device | str = "cpu"):
         batches = {
-            split: [monitored(spec.task, split=split, seed=spec.seed, device=device) for spec in specs]
+            split: [monitoring_batch(spec.task, split=split, seed=spec.seed, device=device) for spec in specs]
             for split in ("train", "test")
         }
         scored = [batch.scored.any(0) for each in batches.values() for batch in each]
         self.positions = torch.stack(scored).any(0).nonzero()[:, 0]
         tasks = [spec.task for spec in specs]
-        self._splits = {split: watched(tasks, each, self.positions) for split, each in batches.items()}
+        self._splits = {split: stack_monitor_batches(tasks, each, self.positions) for split, each in batches.items()}
 
     @property
     def skills(self) -> list[str]:
@@ -116,7 +118,7 @@ class Monitors:
         """The measures of some of the runs, those of the learner, as `train_<name>` and `test_<name>`."""
         found: list[dict[str, float]] = [{} for _ in runs]
         for split, batches in self._splits.items():
-            asked = batches if len(runs) == len(batches.inputs) else batches.of(runs)
+            asked = batches if len(runs) == len(batches.inputs) else batches.select_runs(runs)
             for line, measured in zip(found, asked.lines(learner.evaluate(asked.inputs, self.positions)), strict=True):
                 line.update({f"{split}_{name}": value for name, value in measured.items()})
         return list(found)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.building import untrained
+from mnemoscope.models.building import build_untrained
 from mnemoscope.models.checkpoint import read_tensors, save_checkpoint, write_tensors
 from mnemoscope.models.files import read_progress, write_atomically
 from mnemoscope.models.run import Run
@@ -89,7 +89,7 @@ class Recorder:
 
     def __init__(self, run: Run, start: int, skills: Sequence[str], report: Report | None):
         self._run, self._skills, self._report = run, skills, report
-        self.model = untrained(run.spec, own=True)
+        self.model = build_untrained(run.spec, own=True)
         self._kept = frozenset(run.spec.recipe.checkpoints)
         before = read_progress(run.path / "metrics.jsonl", finished=False) if start else []
         self._lines = [line for line in before if line["step"] <= start]
@@ -99,7 +99,7 @@ class Recorder:
         recipe = self._run.spec.recipe
         if measured is not None:
             self._lines.append({"step": step, **measured})
-        ends = self.ends(step)
+        ends = self.ends_at(step)
         if step in self._kept or ends:
             self.model.load_state_dict({**self.model.state_dict(), **learner.parameters(index)})
             save_checkpoint(self.model, self._run.checkpoint_path(step), step=step)
@@ -110,11 +110,11 @@ class Recorder:
             write_atomically(self._run.path / "metrics.jsonl", text.encode())
             write_state(self._run, step, learner.parameters(index), learner.moments(index))
 
-    def writes(self, step: int) -> bool:
+    def writes_at(self, step: int) -> bool:
         """True if files are written after `step` updates, unless training ends early."""
         return step in self._kept or step % self._run.spec.recipe.save_every == 0
 
-    def ends(self, step: int) -> bool:
+    def ends_at(self, step: int) -> bool:
         """True if training ends with `step`, at which all is measured: the last step, or one that is good enough."""
         spec, line = self._run.spec, self._lines[-1]
         if step == spec.recipe.n_steps or spec.recipe.stop_at is None or line["step"] != step:

@@ -16,8 +16,8 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import Task, VectorTask
 from mnemoscope.core.seeding import generator
-from mnemoscope.core.specification import Recipe, RunSpec, change
-from mnemoscope.models.building import matching_names, parameters, untrained
+from mnemoscope.core.specification import Recipe, RunSpec, replace_fields
+from mnemoscope.models.building import build_untrained, detached_parameters, matching_names
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
@@ -30,7 +30,7 @@ def learning_rate(recipe: Recipe, step: int) -> float:
     return recipe.learning_rate * (1 + math.cos(math.pi * progress)) / 2
 
 
-def frozen(recipe: Recipe, names: Iterable[str], step: int) -> frozenset[str]:
+def frozen_names(recipe: Recipe, names: Iterable[str], step: int) -> frozenset[str]:
     """Names of the parameters that the update number `step` leaves alone; refuses patterns that match none."""
     names = list(names)
     held: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ def task_at(task: Task, recipe: Recipe, step: int) -> Task:
     """The task that the update number `step` samples from and takes the loss of."""
     for item in sorted(recipe.task_changes, key=lambda item: item.step):
         if item.step <= step:
-            task = change(task, {item.field: item.value}, "task")
+            task = replace_fields(task, {item.field: item.value}, "task")
     return task
 
 
@@ -65,7 +65,7 @@ def check_schedules(spec: RunSpec) -> None:
         changed = task_at(spec.task, spec.recipe, item.step)
         if _size(changed) != _size(spec.task):
             raise InputError("recipe.task_changes must keep the vocabulary, the length and the outputs of the task")
-    frozen(spec.recipe, parameters(untrained(spec, own=True)), 0)
+    frozen_names(spec.recipe, detached_parameters(build_untrained(spec, own=True)), 0)
     if spec.recipe.stop_at is not None and isinstance(spec.task, VectorTask):
         raise InputError("recipe.stop_at needs a task of tokens, whose skills have an accuracy")
 
@@ -80,16 +80,16 @@ class Examples(NamedTuple):
     targets: Tensor
     scored: Bool[Tensor, "run batch pos"]
 
-    def of(self, runs: Sequence[int]) -> "Examples":
+    def select_runs(self, runs: Sequence[int]) -> "Examples":
         """The examples of some of the runs."""
         return Examples(*(part[list(runs)] for part in self))
 
-    def rows(self, rows: slice) -> "Examples":
+    def select_rows(self, rows: slice) -> "Examples":
         """Some sequences of every run."""
         return Examples(*(part[:, rows] for part in self))
 
 
-class Blocks:
+class TrainingBatches:
     """The training batches of runs that differ in the seed only."""
 
     def __init__(self, specs: Sequence[RunSpec], device: torch.device | str = "cpu"):
@@ -102,21 +102,21 @@ class Blocks:
         """The batches of the update number `step`, one a run."""
         key = (step // self._steps, task_at(self._specs[0].task, self._specs[0].recipe, step))
         if key != self._key:
-            self._block = stacked([self._sample(spec, step) for spec in self._specs])
+            self._block = stack_batches([self._sample(spec, step) for spec in self._specs])
             self._key = key
         start = (step % self._steps) * self._size
-        return self._block.rows(slice(start, start + self._size))
+        return self._block.select_rows(slice(start, start + self._size))
 
     @property
     def nbytes(self) -> int:
         """Memory of the block that the last batch was cut from."""
         return sum(part.nbytes for part in self._block)
 
-    def of(self, runs: Sequence[int]) -> "Blocks":
+    def select_runs(self, runs: Sequence[int]) -> "TrainingBatches":
         """The batches of some of the runs."""
-        chosen = Blocks([self._specs[run] for run in runs], self._device)
+        chosen = TrainingBatches([self._specs[run] for run in runs], self._device)
         if self._key is not None:
-            chosen._key, chosen._block = self._key, self._block.of(runs)
+            chosen._key, chosen._block = self._key, self._block.select_runs(runs)
         return chosen
 
     def _sample(self, spec: RunSpec, step: int) -> Batch:
@@ -125,6 +125,6 @@ class Blocks:
         return task_at(spec.task, spec.recipe, step).sample(n_sequences, split="train", generator=stream)
 
 
-def stacked(batches: Sequence[Batch]) -> Examples:
+def stack_batches(batches: Sequence[Batch]) -> Examples:
     """Batches of equal shape along a first axis `run`."""
     return Examples(*(torch.stack([getattr(each, part) for each in batches]) for part in Examples._fields))

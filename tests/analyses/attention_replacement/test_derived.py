@@ -8,12 +8,12 @@ from mnemoscope.core.patterns import (
     checked_pattern,
     earlier_same,
     fixed,
-    for_slots,
     identity,
     one_hot,
     previous,
-    silent,
+    slot_mechanisms,
     uniform,
+    unspecified_queries,
     with_fallback,
 )
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
@@ -23,7 +23,7 @@ TASK = small_spec("v3").task
 BATCH = TASK.monitor(200, split="test", generator=seeded())
 
 
-@pytest.mark.parametrize("mechanism", for_slots(2), ids=lambda m: m.name)
+@pytest.mark.parametrize("mechanism", slot_mechanisms(2), ids=lambda m: m.name)
 def test_a_control_could_be_attention_and_says_something_where_the_mechanism_does(mechanism):
     pattern, other = checked_pattern(mechanism, BATCH), checked_pattern(permuted_targets(mechanism), BATCH)
     assert torch.equal(pattern.isnan(), other.isnan())
@@ -91,7 +91,7 @@ def test_the_mean_where_another_mechanism_says_nothing():
     attention = attention_of(random_model(), (0, 1))
     said = earlier_same().pattern(FEW)
     rows = checked_pattern(learned_mean(attention, unless=said), FEW)[0]
-    quiet = silent(said)[:, 8]
+    quiet = unspecified_queries(said)[:, 8]
     assert 0 < quiet.sum() < len(quiet)
     torch.testing.assert_close(rows[8], attention[quiet, 8].mean(0))
     everywhere = learned_mean(attention, unless=identity().pattern(FEW))

@@ -7,7 +7,7 @@ import xarray as xr
 
 from mnemoscope.analyses.attention_replacement.search import reverse_engineer
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.patterns import Mechanism, common, for_slots, identity, previous, uniform
+from mnemoscope.core.patterns import Mechanism, common_mechanisms, identity, previous, slot_mechanisms, uniform
 from mnemoscope.models.constructed import induction, induction_batch
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, shared_store
 from tests.support import EARLIER_Y, global_generators_untouched, random_model, seeded, small_spec
@@ -37,7 +37,7 @@ def repetition(n: int = 60):
 
 
 def test_the_elimination_head_is_found_and_the_idle_one_not_read_as_anything():
-    tree = reverse_engineer(elimination_only(), BATCH, for_slots(2), skills=SKILLS)
+    tree = reverse_engineer(elimination_only(), BATCH, slot_mechanisms(2), skills=SKILLS)
     assert best(tree) == {
         "L0H0": ("earlier at place 2 of 2, else identity", "explained"),
         "L0H1": ("uniform", "not needed"),
@@ -50,7 +50,7 @@ def test_the_elimination_head_is_found_and_the_idle_one_not_read_as_anything():
 
 
 def test_both_layers_of_the_induction_circuit_are_found():
-    tree = reverse_engineer(induction(12, 12), repetition(), common())
+    tree = reverse_engineer(induction(12, 12), repetition(), common_mechanisms())
     assert best(tree) == {
         "L0H0": ("previous token, else identity", "explained"),
         "L0H1": ("uniform", "not needed"),
@@ -64,7 +64,7 @@ def test_both_layers_of_the_induction_circuit_are_found():
 
 
 def test_weights_by_slot_are_found_where_even_ones_do_not_do():
-    tree = reverse_engineer(shared_store(), BATCH, for_slots(2), skills=SKILLS)
+    tree = reverse_engineer(shared_store(), BATCH, slot_mechanisms(2), skills=SKILLS)
     assert best(tree) == {
         "L0H0": ("earlier at place 2 of 2, learned mean, else identity", "explained"),
         "L0H1": ("same token at same place, else identity", "explained"),
@@ -77,7 +77,7 @@ def test_weights_by_slot_are_found_where_even_ones_do_not_do():
 
 
 def test_an_untrained_model_is_not_read_as_anything():
-    tree = reverse_engineer(random_model(), BATCH, common(), skills=SKILLS)
+    tree = reverse_engineer(random_model(), BATCH, common_mechanisms(), skills=SKILLS)
     assert {verdict for _, verdict in best(tree).values()} == {"not needed"}
     assert tree["heads"].recovered.isnull().all()
 
@@ -128,9 +128,9 @@ def test_it_is_a_function_of_its_arguments():
 def test_wrong_input_is_refused():
     model = elimination_only()
     with pytest.raises(InputError, match="fallback earlier y says nothing about some queries"):
-        reverse_engineer(model, BATCH, common(), fallbacks=[EARLIER_Y])
+        reverse_engineer(model, BATCH, common_mechanisms(), fallbacks=[EARLIER_Y])
     with pytest.raises(InputError, match="twice"):
         reverse_engineer(model, BATCH, [uniform(), uniform()])
     one_half = {"odd": SKILLS["recall"] & (torch.arange(len(BATCH)) % 2 == 1)[:, None]}
     with pytest.raises(InputError, match="skill odd is tested in one half of the sequences only"):
-        reverse_engineer(model, BATCH, common(), skills=one_half)
+        reverse_engineer(model, BATCH, common_mechanisms(), skills=one_half)

@@ -8,7 +8,7 @@ import torch
 
 from mnemoscope.analyses.attention_replacement import paths
 from mnemoscope.analyses.attention_replacement import set_patterns as module
-from mnemoscope.analyses.attention_replacement.losses import bench
+from mnemoscope.analyses.attention_replacement.losses import loss_meter
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.patterns import Mechanism, earlier_same, identity, previous, uniform, with_fallback
@@ -39,11 +39,11 @@ def vectors(**changes):
 
 
 def remove_paths(model, batch, assigned, *, skills=None, **arguments):
-    return paths.remove_paths(bench(model, batch, skills), assigned, **arguments)
+    return paths.remove_paths(loss_meter(model, batch, skills), assigned, **arguments)
 
 
 def is_fast(model, batch):
-    return isinstance(module.prepare_trials(bench(model, batch, None), {}), module.EngineTrials)
+    return isinstance(module.prepare_trials(loss_meter(model, batch, None), {}), module.EngineTrials)
 
 
 def both(monkeypatch, model, batch, assigned, **arguments):
@@ -112,7 +112,7 @@ def test_small_chunks_give_the_same(monkeypatch):
     model, batch = random_model(n_layers=3, mlp=True), tokens()
     whole = remove_paths(model, batch, ASSIGNED, by="query")
     monkeypatch.setattr(module, "CACHE_BYTES", 2**14)
-    fast = module.prepare_trials(bench(model, batch, None), ASSIGNED)
+    fast = module.prepare_trials(loss_meter(model, batch, None), ASSIGNED)
     assert len(fast._parts) > 1
     same(remove_paths(model, batch, ASSIGNED, by="query"), whole)
 
@@ -158,7 +158,7 @@ def test_a_head_that_does_not_exist_is_refused():
 def test_a_head_whose_attention_was_learned_is_set_alone(monkeypatch, read):
     """As the search for mechanisms does, with whole patterns; one that leaves rows out goes the hooked way."""
     model, batch = (random_model(n_layers=3, normalization="LN"), tokens()) if read is tokens else vectors()
-    at = bench(model, batch, None)
+    at = loss_meter(model, batch, None)
     patterns = [mechanism.pattern(batch) for mechanism in (WHOLE, uniform(), identity())]
     run = module.prepare_trials(at, {})
     assert isinstance(run, module.EngineTrials)

@@ -18,7 +18,7 @@ def at(foil):
 def test_differences_by_hand():
     for foil, value, size in ((torch.tensor([[1, -1]]), 7, 7), ([0, 1], 5.5, 6.5), ("mean", 2, 9)):
         here = at(foil)
-        assert here.of(LOGITS)[0, 0] == value
+        assert here.difference(LOGITS)[0, 0] == value
         assert here.size(LOGITS)[0, 0] == size
 
 
@@ -26,8 +26,8 @@ def test_columns_of_a_matrix_differ_as_the_logits_they_give():
     for foil in (torch.tensor([[1, -1]]), [0, 1], "mean"):
         here = at(foil)
         stream = torch.ones(1, 2, 8)
-        expected = here.of(stream @ MODEL.W_U)
-        found = (stream * here.of_columns(MODEL.W_U)).sum(-1)
+        expected = here.difference(stream @ MODEL.W_U)
+        found = (stream * here.column_difference(MODEL.W_U)).sum(-1)
         torch.testing.assert_close(found, expected.double(), atol=1e-6, rtol=1e-6)
 
 

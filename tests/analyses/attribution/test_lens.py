@@ -7,7 +7,7 @@ import xarray as xr
 
 from mnemoscope.analyses import residual as module
 from mnemoscope.analyses.attribution import logit_attribution
-from mnemoscope.analyses.residual import depths, logit_lens
+from mnemoscope.analyses.residual import logit_lens, reading_depths
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
@@ -68,7 +68,7 @@ def test_the_last_depth_is_the_models_own_output_exactly(kind, scale):
     last = logit_lens(model, batch, scale=scale).isel(depth=-1)
     expected = at_scored(-metrics.cross_entropy(logits.double(), batch.targets), batch)
     assert np.array_equal(last.log_prob, expected, equal_nan=True)
-    assert np.array_equal(last["rank"] == 1, at_scored(metrics.correct(logits, batch.targets).double(), batch) == 1)
+    assert np.array_equal(last["rank"] == 1, at_scored(metrics.is_correct(logits, batch.targets).double(), batch) == 1)
     assert float(abs(last.kl).max()) < 1e-15
 
 
@@ -93,9 +93,9 @@ def test_under_the_final_scale_depths_differ_by_the_terms_of_attribution(kind, c
 
 
 def test_depths_have_names():
-    assert depths(foreign_model(n_layers=1)) == ["L0 resid_pre", "L0 resid_mid", "L0 resid_post"]
+    assert reading_depths(foreign_model(n_layers=1)) == ["L0 resid_pre", "L0 resid_mid", "L0 resid_post"]
     for changes in ({"attn_only": True}, {"parallel_attn_mlp": True}):
-        assert depths(foreign_model(**changes)) == ["L0 resid_pre", "L0 resid_post", "L1 resid_post"]
+        assert reading_depths(foreign_model(**changes)) == ["L0 resid_pre", "L0 resid_post", "L1 resid_post"]
 
 
 def test_the_answer_appears_where_the_memory_writes_it():

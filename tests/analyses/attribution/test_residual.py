@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mnemoscope.analyses.residual import chunks, final_norm
+from mnemoscope.analyses.residual import final_norm, split_sequences_by_memory
 from mnemoscope.core.batch import Batch
 from tests.support import foreign_model, seeded
 
@@ -22,7 +22,7 @@ def test_the_final_normalisation_with_its_own_scale_is_the_models(kind, changes)
 def test_chunks_cover_the_batch_within_the_budget():
     tokens = torch.zeros(7, 2, dtype=torch.long)
     batch, model = Batch(inputs=tokens, targets=tokens, scored=tokens == 0), foreign_model()
-    assert chunks(model, batch, 10, 8 * 30) == [slice(0, 3), slice(3, 6), slice(6, 9)]
-    assert chunks(model, batch, 10, 1) == [slice(i, i + 1) for i in range(7)]
+    assert split_sequences_by_memory(model, batch, 10, 8 * 30) == [slice(0, 3), slice(3, 6), slice(6, 9)]
+    assert split_sequences_by_memory(model, batch, 10, 1) == [slice(i, i + 1) for i in range(7)]
     model.add_hook("hook_embed", lambda embed, hook: None)
-    assert chunks(model, batch, 10, 1) == [slice(0, 7)]
+    assert split_sequences_by_memory(model, batch, 10, 1) == [slice(0, 7)]

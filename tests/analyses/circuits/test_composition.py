@@ -6,7 +6,7 @@ from scipy import stats
 from mnemoscope.analyses.head_circuits import composed_circuit, composition
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.building import build, folded
+from mnemoscope.models.building import build, fold_normalisation
 from mnemoscope.models.constructed import induction
 from tests.support import foreign_model, global_generators_untouched, random_model
 
@@ -22,7 +22,7 @@ def by_layer(scores, n_layers: int):
 @pytest.mark.parametrize("changes", [{"normalization": "none"}, {}, {"mlp": False, "n_heads": 4}])
 def test_scores_are_transformer_lenss_on_the_folded_model(n_layers, changes):
     model = random_model(n_layers=n_layers, **changes)
-    truth = model if changes.get("normalization") == "none" else folded(model)
+    truth = model if changes.get("normalization") == "none" else fold_normalisation(model)
     result = composition(model, n_random=2)
     layer = np.arange(n_layers)
     later = np.broadcast_to((layer[:, None] < layer)[:, None, :, None], (n_layers, model.cfg.n_heads) * 2)
@@ -117,7 +117,7 @@ def test_results_follow_the_seed_and_leave_the_global_generators_alone():
 
 def test_composed_circuits_are_products_of_the_folded_weights():
     model = random_model(n_layers=3, d_vocab=7)
-    truth, some = folded(model), [6, 0, 3]
+    truth, some = fold_normalisation(model), [6, 0, 3]
     token = truth.W_E[some]
     ov, qk = truth.OV[0, 1].AB, truth.QK[2, 0].AB / 2  # attn_scale = sqrt(4)
     expected = {

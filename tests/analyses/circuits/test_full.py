@@ -6,7 +6,7 @@ import xarray as xr
 from mnemoscope.analyses.head_weights import effective_weights, ov_circuits, qk_circuits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.building import folded
+from mnemoscope.models.building import fold_normalisation
 from mnemoscope.models.constructed import induction
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import foreign_model, random_model, seeded
@@ -95,7 +95,7 @@ def test_a_later_layer_has_the_direct_path_from_the_embeddings():
 @pytest.mark.parametrize("changes", [{"normalization": "none"}, {}, {"n_heads": 4, "mlp": False}])
 def test_the_circuits_are_transformer_lenss_on_the_folded_model(n_layers, changes):
     model = random_model(n_layers=n_layers, **changes)
-    truth = model if changes.get("normalization") == "none" else folded(model)
+    truth = model if changes.get("normalization") == "none" else fold_normalisation(model)
     qk, ov = qk_circuits(model), ov_circuits(model)
     for name, query, key in (
         ("token_token", truth.W_E, truth.W_E),
@@ -112,7 +112,7 @@ def test_the_circuits_are_transformer_lenss_on_the_folded_model(n_layers, change
 @pytest.mark.parametrize("kind", ["LN", "RMS", None])
 def test_effective_weights_are_those_of_the_folded_model(kind):
     model = foreign_model(normalization_type=kind)
-    truth = folded(model) if kind else model
+    truth = fold_normalisation(model) if kind else model
     weights = effective_weights(model)
     for name in ("W_E", "W_pos", "W_Q", "W_K", "W_V", "W_O", "W_U", "b_Q", "b_K"):
         np.testing.assert_allclose(getattr(weights, name), getattr(truth, name).detach(), atol=1e-5, err_msg=name)

@@ -7,7 +7,7 @@ from mnemoscope.analyses.head_circuits import copying, offset_affinity, same_tok
 from mnemoscope.analyses.head_weights import ov_circuits, qk_circuits
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.building import build, folded
+from mnemoscope.models.building import build, fold_normalisation
 from mnemoscope.models.constructed import attention_memory, induction
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import foreign_model, random_model
@@ -21,7 +21,7 @@ def centred_rows(matrix):
 @pytest.mark.parametrize("normalization", ["LN", "none"])
 def test_spectra_are_transformer_lenss(n_layers, normalization):
     model = random_model(n_layers=n_layers, normalization=normalization, d_vocab=11)
-    truth = folded(model) if normalization == "LN" else model
+    truth = fold_normalisation(model) if normalization == "LN" else model
     by_token = {"OV": truth.W_E @ truth.OV @ truth.W_U, "QK": truth.W_E @ truth.QK @ truth.W_E.T}
     for basis, products in (("token", by_token), ("residual", {"OV": truth.OV, "QK": truth.QK})):
         result = spectra(model, basis=basis, centred=False)

@@ -4,7 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from mnemoscope.analyses.discovery.setting import Paths, along, circuit, members, nodes
+from mnemoscope.analyses.discovery.setting import EdgePaths, align_to_edges, circuit, circuit_masks, nodes
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import part_name
 from mnemoscope.interventions.graph import model_edges
@@ -30,9 +30,9 @@ def test_a_circuit_names_its_edges_and_parts():
 def test_pruned_edges_lie_on_no_path(from_embeddings, embeddings, sharing):
     model = foreign_model(**sharing)
     parts = model_edges(model, embeddings=embeddings)
-    paths = Paths.of(model, parts)
+    paths = EdgePaths.from_edges(model, parts)
     masks = np.random.default_rng(0).random((30, len(parts))) < (0.1 if sharing else 0.2)
-    found = paths.pruned(masks, from_embeddings=from_embeddings)
+    found = paths.prune(masks, from_embeddings=from_embeddings)
     assert not (found & ~masks).any()
     starts = [part_name(edge.writer) for edge in parts if part_name(edge.writer) in ("input", "embed", "pos_embed")]
     for mask, kept in zip(masks, found, strict=True):
@@ -50,7 +50,7 @@ def test_pruned_edges_lie_on_no_path(from_embeddings, embeddings, sharing):
             m and part_name(e.writer) in on and part_name(e.reader) in on for e, m in zip(parts, mask, strict=True)
         ]
         assert kept.tolist() == expected
-    assert (paths.pruned(found, from_embeddings=from_embeddings) == found).all()
+    assert (paths.prune(found, from_embeddings=from_embeddings) == found).all()
     assert found.any()
     assert (found != masks).any()
 
@@ -60,11 +60,11 @@ def test_what_is_no_circuit_of_the_model_is_refused():
         circuit(EDGES, ["L0H0 → L9 MLP"])
     found = circuit(EDGES, [])
     with pytest.raises(InputError, match="13 edges of the model, labelled along edge; got 12"):
-        members(EDGES, found[1:])
+        circuit_masks(EDGES, found[1:])
     with pytest.raises(InputError, match="got 0"):
-        along(EDGES, found.drop_vars("edge"))
+        align_to_edges(EDGES, found.drop_vars("edge"))
     with pytest.raises(InputError, match="how often"):
-        along(EDGES, found.isel(edge=[0, *range(13)]))
+        align_to_edges(EDGES, found.isel(edge=[0, *range(13)]))
     with pytest.raises(InputError, match="truth values; got float64"):
-        members(EDGES, found.astype(float))
-    assert members(EDGES, found[::-1]).shape == (13,)
+        circuit_masks(EDGES, found.astype(float))
+    assert circuit_masks(EDGES, found[::-1]).shape == (13,)

@@ -8,7 +8,7 @@ from scipy.stats import kstest
 
 from mnemoscope.analyses.discovery import criteria
 from mnemoscope.analyses.discovery.criteria import against_random, completeness, minimality, random_circuits
-from mnemoscope.analyses.discovery.setting import circuit, labelled
+from mnemoscope.analyses.discovery.setting import circuit, label_edges
 from mnemoscope.core.errors import InputError
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, store_and_match, twin_elimination
 from tests.analyses.discovery.settings import arbitrary, lookup, shuffled
@@ -39,7 +39,7 @@ def test_what_stands_in_for_the_circuit_shows():
 def test_incompleteness_is_its_definition():
     setting = arbitrary(dtype="float64")
     inside = np.arange(13) % 4 > 0
-    found = completeness(setting, labelled(setting.edges, inside), n_sets=7, seed=3)
+    found = completeness(setting, label_edges(setting.edges, inside), n_sets=7, seed=3)
     out = found.knocked_out.to_numpy()
     assert not (out & ~inside).any()
     for row, name in zip(out, found.knockout.values, strict=True):
@@ -47,7 +47,7 @@ def test_incompleteness_is_its_definition():
         expected = abs(within - without) / abs(setting.span)
         assert found.incompleteness.sel(knockout=name) == pytest.approx(expected, abs=1e-9)
     assert found["mean"] == pytest.approx(found.incompleteness.mean())
-    again = completeness(setting, labelled(setting.edges, inside), n_sets=7, seed=4)
+    again = completeness(setting, label_edges(setting.edges, inside), n_sets=7, seed=4)
     assert (again.knocked_out != found.knocked_out).any()
 
 
@@ -70,7 +70,7 @@ def test_every_edge_of_a_minimal_circuit_is_needed():
 def test_losses_of_parts_are_those_of_all_their_edges():
     setting = arbitrary(n_layers=2, dtype="float64")
     inside = np.random.default_rng(0).random(len(setting.edges)) < 0.8
-    found = minimality(setting, labelled(setting.edges, inside))
+    found = minimality(setting, label_edges(setting.edges, inside))
     assert set(found.node.values) == {"L0H0", "L0H1", "L0 MLP", "L1H0", "L1H1", "L1 MLP"}
     for part in found.node.values:
         without = [one and part not in str(edge) for edge, one in zip(setting.edges, inside, strict=True)]
@@ -106,7 +106,7 @@ def test_a_planted_circuit_beats_random_ones():
 @pytest.mark.slow
 def test_p_of_a_random_circuit_is_uniform():
     setting = arbitrary(n_layers=2)
-    tried = labelled(setting.edges, random_circuits(setting, 12, n=40, seed=1), "draw")
+    tried = label_edges(setting.edges, random_circuits(setting, 12, n=40, seed=1), "draw")
     ps = [against_random(setting, mask, measures=("faithfulness",), n=40).p.item() for mask in tried]
     assert kstest(ps, "uniform").pvalue > 0.01
 
@@ -115,7 +115,7 @@ def test_ties_count_against_a_circuit():
     setting = arbitrary(mlp=False)
     mask = np.zeros(9, dtype=bool)
     mask[6] = True  # input → logits, the only edge that is a path
-    found = against_random(setting, labelled(setting.edges, mask), n=20, measures=("faithfulness", "minimality"))
+    found = against_random(setting, label_edges(setting.edges, mask), n=20, measures=("faithfulness", "minimality"))
     assert found.p.values.tolist() == [1, 1]
     assert found["rank"].values.tolist() == [1, 1]
 

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.discovery.searches import compared_with_exact, exact, greedy, minimal, order, top_n
-from mnemoscope.analyses.discovery.setting import circuit, coordinates, labelled
+from mnemoscope.analyses.discovery.searches import (
+    compare_with_exact,
+    edge_order,
+    exhaustive_search,
+    greedy,
+    minimal_sets,
+    top_n,
+)
+from mnemoscope.analyses.discovery.setting import circuit, edge_coordinates, label_edges
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOGIT_DIFF
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, store_and_match
@@ -27,7 +34,7 @@ def names(found) -> set[str]:
 
 
 def scores(setting, values) -> xr.DataArray:
-    return xr.DataArray(values, dims="edge", coords=coordinates(setting.edges), name="tried")
+    return xr.DataArray(values, dims="edge", coords=edge_coordinates(setting.edges), name="tried")
 
 
 def alone(setting) -> xr.DataArray:
@@ -38,7 +45,7 @@ def alone(setting) -> xr.DataArray:
 @pytest.mark.parametrize(("make", "kind", "skill", "planted"), KNOWN)
 def test_planted_circuits_are_found(make, kind, skill, planted):
     setting = lookup(make, kind, skill)
-    truth = exact(setting, target=0.9)
+    truth = exhaustive_search(setting, target=0.9)
     assert [names(found) for found in truth.minimal] == [planted]
     found = {
         "pruned": greedy(setting, target=0.9).circuit,
@@ -47,7 +54,7 @@ def test_planted_circuits_are_found(make, kind, skill, planted):
         "grown": top_n(setting, alone(setting), connected=True).circuit,
     }
     assert {name: names(one) for name, one in found.items()} == dict.fromkeys(found, planted)
-    beside = compared_with_exact(truth, xr.concat(list(found.values()), "method"))
+    beside = compare_with_exact(truth, xr.concat(list(found.values()), "method"))
     assert beside.jaccard.dims == ("method",)
     assert (beside.jaccard == 1).all()
     assert (beside.size_ratio == 1).all()
@@ -70,7 +77,7 @@ def micro():
 
 @pytest.mark.thorough
 def test_enumeration_is_brute_force(micro):
-    truth, masks = exact(micro, target=0.5), every_mask(9)
+    truth, masks = exhaustive_search(micro, target=0.5), every_mask(9)
     clean, corrupted = (side.inputs for side in (micro.pairs.clean, micro.pairs.corrupted))
     rows = np.arange(len(micro.pairs))
     answer, foil = (side.targets[:, -1] for side in (micro.pairs.clean, micro.pairs.corrupted))
@@ -97,9 +104,9 @@ def test_enumeration_is_brute_force(micro):
 def test_minimal_sets_need_a_look_at_all_subsets():
     reached = np.zeros(8, dtype=bool)
     reached[[0b001, 0b111, 0b110]] = True  # of 111 no subset of two elements but 110 reaches, of 101 none does
-    assert np.flatnonzero(minimal(reached)).tolist() == [0b001, 0b110]
+    assert np.flatnonzero(minimal_sets(reached)).tolist() == [0b001, 0b110]
     reached[0b110] = False  # 111 contains 001, though no set in between reaches
-    assert np.flatnonzero(minimal(reached)).tolist() == [0b001]
+    assert np.flatnonzero(minimal_sets(reached)).tolist() == [0b001]
 
 
 @pytest.mark.parametrize("metric", [LOGIT_DIFF, KL], ids=lambda metric: metric.name)
@@ -142,7 +149,7 @@ def test_a_connected_choice_leads_to_what_is_there():
     setting = shuffled()
     edges = setting.edges
     values = np.random.default_rng(0).random(len(edges))
-    ranked, there = order(setting.paths, values, signed=False, connected=True), {"logits"}
+    ranked, there = edge_order(setting.paths, values, signed=False, connected=True), {"logits"}
     for place, number in enumerate(ranked):
         open_ = [other for other in ranked[place:] if edges[other].reader in there]
         assert number == max(open_, key=lambda other: values[other])
@@ -152,27 +159,27 @@ def test_a_connected_choice_leads_to_what_is_there():
 
 def test_agreement_by_hand():
     setting = lookup(elimination_only, "exchange_answer", "elimination")
-    truth = exact(setting)
+    truth = exhaustive_search(setting)
     three = circuit(setting.edges, ["input → L0H0 v", "L0H0 → logits", "input → logits"])
     half = circuit(setting.edges, ["L0H0 → logits"])
-    found = compared_with_exact(truth, xr.concat([three, half], "mine"))
+    found = compare_with_exact(truth, xr.concat([three, half], "mine"))
     assert found.n_edges.values.tolist() == [3, 1]
     assert found.size_ratio.values.tolist() == [1.5, 0.5]
     assert found.jaccard.values == pytest.approx([2 / 3, 1 / 2])
     assert found.faithfulness.values == pytest.approx([1, 0], abs=1e-6)
     assert found.gap.values == pytest.approx([0, 0], abs=1e-6)
-    assert compared_with_exact(truth, three).jaccard == pytest.approx(2 / 3)
+    assert compare_with_exact(truth, three).jaccard == pytest.approx(2 / 3)
     with pytest.raises(InputError, match="label them by"):
-        compared_with_exact(truth, three[1:])
+        compare_with_exact(truth, three[1:])
 
 
 def test_results_are_labelled_and_read_back(micro, tmp_path):
     found = {
-        "exact": exact(micro),
+        "exact": exhaustive_search(micro),
         "greedy": greedy(micro, target=0.9),
         "top": top_n(micro, alone(micro)),
     }
-    found["agreement"] = compared_with_exact(found["exact"], found["greedy"].circuit)
+    found["agreement"] = compare_with_exact(found["exact"], found["greedy"].circuit)
     for name, result in found.items():
         assert reads_back(result, tmp_path / f"{name}.nc")
         assert {"metric", "replacement", "pairs", "n", "weights"} <= set(result.attrs)
@@ -187,22 +194,22 @@ def test_input_that_is_no_search_is_refused(micro):
         greedy(micro, threshold=0.1, target=0.9)
     with pytest.raises(InputError, match="threshold must be above 0"):
         greedy(micro, threshold=0)
-    for search in (lambda: greedy(micro, target=2), lambda: exact(micro, target=-1)):
+    for search in (lambda: greedy(micro, target=2), lambda: exhaustive_search(micro, target=-1)):
         with pytest.raises(InputError, match="target must be from 0 to 1"):
             search()
     with pytest.raises(InputError, match="1 NaN"):
         top_n(micro, scores(micro, [np.nan, *[1.0] * 8]))
     with pytest.raises(InputError, match="at most 16 edges; this one has 29"):
-        exact(shuffled())
+        exhaustive_search(shuffled())
 
 
 def test_where_all_is_noise_nothing_is_found(micro):
     pairs = micro.pairs
     quiet = replace(micro, pairs=replace(pairs, corrupted=replace(pairs.corrupted, targets=pairs.answer)), refuse=False)
     with pytest.raises(InputError, match="no metric tells clean from corrupted"):
-        exact(replace(quiet, refuse=True))
-    assert not exact(quiet).sizes["alternative"]
+        exhaustive_search(replace(quiet, refuse=True))
+    assert not exhaustive_search(quiet).sizes["alternative"]
     assert not top_n(quiet, scores(quiet, np.ones(9))).circuit.any()
     assert greedy(quiet, target=0.9).circuit.all()
     with pytest.raises(InputError, match="no circuit reaches the target"):
-        compared_with_exact(exact(quiet), labelled(quiet.edges, np.ones(9, dtype=bool)))
+        compare_with_exact(exhaustive_search(quiet), label_edges(quiet.edges, np.ones(9, dtype=bool)))

@@ -11,7 +11,7 @@ from mnemoscope.analyses.discovery import searches
 from mnemoscope.analyses.discovery import setting as setting_module
 from mnemoscope.analyses.discovery.criteria import against_random, faithfulness, minimality
 from mnemoscope.analyses.discovery.searches import greedy, top_n
-from mnemoscope.analyses.discovery.setting import Setting, circuit, labelled, nodes
+from mnemoscope.analyses.discovery.setting import Setting, circuit, label_edges, nodes
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOGIT_DIFF
 from mnemoscope.core.pairs import PromptPairs
@@ -33,7 +33,7 @@ def test_faithfulness_is_that_of_eap_ig_and_the_circuit_that_of_auto_circuit(nor
         return metric(*at).mean().item()
 
     for metric in (LOGIT_DIFF, KL):
-        circuits = labelled(setting.edges, masks, "draw")
+        circuits = label_edges(setting.edges, masks, "draw")
         found = faithfulness(replace(setting, metric=metric, refuse=False), circuits)
         whole, empty = (read(setting.model(side.inputs), metric) for side in (clean, corrupted))
         for draw, mask in enumerate(masks):
@@ -53,7 +53,7 @@ def test_circuits_of_a_model_whose_heads_share_keys_and_values():
         inside = {str(edge) for edge, in_it in zip(edges, mask, strict=True) if in_it}
         logits = published(setting.model, pairs.clean.inputs, pairs.corrupted.inputs, inside)
         assert found == pytest.approx(mean_logit_difference(pairs, logits).detach().numpy(), abs=1e-9)
-    assert nodes(labelled(edges, masks[-1]))[:4] == ["input", "L0KV0", "L0KV1", "L0H0"]
+    assert nodes(label_edges(edges, masks[-1]))[:4] == ["input", "L0KV0", "L0KV1", "L0H0"]
 
 
 class TestLargeGraphs:
@@ -133,7 +133,7 @@ def test_under_means_edges_without_a_path_from_the_embeddings_count():
 def test_errors_are_those_of_a_ratio_of_means():
     setting = arbitrary(n=30, dtype="float64")
     mask = np.arange(len(setting.edges)) % 3 > 0
-    found = faithfulness(setting, labelled(setting.edges, mask))
+    found = faithfulness(setting, label_edges(setting.edges, mask))
     assert found.faithfulness.dims == ()
     assert found.n_edges == mask.sum()
     value, full, empty = (found[name].to_numpy() for name in ("value", "full", "empty"))

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mnemoscope.analyses.interchange import arbitrary, counterfactuals, random_pairs
+from mnemoscope.analyses.interchange import arbitrary_answers, counterfactuals, random_pairs
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError
@@ -33,7 +33,7 @@ def test_pairs_are_told_apart_by_what_follows():
     base, source = batch((0, 0), (0, 0), (0, 0), (0, 0)), batch((0, 0), (0, 1), (0, 2), (0, 3))
     wanted = counterfactuals(TWO, pairs(base, source), "last", 4)
     assert wanted.after[1].tolist() == [0, 0.5, 0.5, 0]
-    over = {name: rows.tolist() for name, rows in wanted.over.items()}
+    over = {name: rows.tolist() for name, rows in wanted.pair_sets.items()}
     assert over == {"all": [True] * 4, "changing": [False, False, True, False], "kept": [True, False, False, False]}
 
 
@@ -57,12 +57,12 @@ def many(n: int, seed: int, n_tokens: int = 5):
 def test_an_arbitrary_answer_is_a_function_of_both_answers_and_is_neither():
     sets = [many(400, 0), many(100, 1)]
     with global_generators_untouched():
-        changed = arbitrary(sets)
+        changed = arbitrary_answers(sets)
     table = {}
     for natural, other in zip(sets, changed, strict=True):
-        changing = natural.over["changing"]
-        assert torch.equal(natural.over["changing"], other.over["changing"])
-        assert torch.equal(natural.over["kept"], other.over["kept"])
+        changing = natural.pair_sets["changing"]
+        assert torch.equal(natural.pair_sets["changing"], other.pair_sets["changing"])
+        assert torch.equal(natural.pair_sets["kept"], other.pair_sets["kept"])
         assert torch.equal(natural.after[~changing], other.after[~changing])
         tokens = [side[changing].argmax(1).tolist() for side in (natural.before, natural.after, other.after)]
         for before, after, said in zip(*tokens, strict=True):
@@ -70,7 +70,7 @@ def test_an_arbitrary_answer_is_a_function_of_both_answers_and_is_neither():
             assert table.setdefault((before, after), said) == said
     assert len(table) == 20
     assert {(said - after) % 5 for (_, after), said in table.items()} == {1, 2, 3, 4}  # no simple rule
-    assert not torch.equal(arbitrary(sets, seed=1)[0].after, changed[0].after)
+    assert not torch.equal(arbitrary_answers(sets, seed=1)[0].after, changed[0].after)
 
 
 def test_arbitrary_answers_may_be_distributions():
@@ -81,18 +81,18 @@ def test_arbitrary_answers_may_be_distributions():
         answer=lambda known: (torch.arange(6) // 2 == (known["last"] % 3)[:, None]) / 2,
     )
     wanted = counterfactuals(three, pairs(base, source), "last", 6)
-    (other,) = arbitrary([wanted])
-    changing = wanted.over["changing"]
+    (other,) = arbitrary_answers([wanted])
+    changing = wanted.pair_sets["changing"]
     assert torch.equal(other.after[changing] > 0, ~((wanted.before + wanted.after)[changing] > 0))
 
 
 @pytest.mark.usefixtures("as_installed")
 def test_what_has_no_arbitrary_answer_is_refused():
     with pytest.raises(InputError, match=r"so that three answers are needed; the \d+ changing pairs have 2"):
-        arbitrary([many(50, 0, n_tokens=2)])
+        arbitrary_answers([many(50, 0, n_tokens=2)])
     same = batch((0, 1), (0, 2))
     with pytest.raises(InputError, match="the 0 changing pairs"):
-        arbitrary([counterfactuals(LAST, pairs(same, same), "last", 3)])
+        arbitrary_answers([counterfactuals(LAST, pairs(same, same), "last", 3)])
     with pytest.raises(InputError, match="n must be at least 1"):
         random_pairs(batch((0, 1), (1, 0)), 0)
     with pytest.raises(InputError, match="the number of sequences that pairs are drawn from must be at least 2"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.interchange import Subspace, interchange_accuracy, random_pairs
+from mnemoscope.analyses.interchange import SubspacePlace, interchange_accuracy, random_pairs
 from mnemoscope.core.batch import Named
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError
@@ -67,7 +67,7 @@ def at_the_repeat(old, theirs, base, source):
     [
         (Site(kind="z", layer=0, head=1, pos=-1), "blocks.0.attn.hook_z", one_head),
         (
-            Subspace(site=Site(kind="resid_mid", layer=0), basis=Named(name="span", value=SPAN)),
+            SubspacePlace(site=Site(kind="resid_mid", layer=0), basis=Named(name="span", value=SPAN)),
             "blocks.0.hook_resid_mid",
             inside,
         ),

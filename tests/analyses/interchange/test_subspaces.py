@@ -7,16 +7,16 @@ import pytest
 import torch
 from scipy.linalg import subspace_angles
 
-from mnemoscope.analyses.alignment import alignment_search, learn_subspace, random_subspaces, width
+from mnemoscope.analyses.alignment import alignment_search, learn_subspace, random_subspaces, site_width
 from mnemoscope.analyses.interchange import (
-    Subspace,
-    arbitrary,
+    SubspacePlace,
+    arbitrary_answers,
     counterfactuals,
-    exchanged,
-    in_parts,
     interchange_accuracy,
+    interchange_scores,
     random_pairs,
-    scores,
+    run_interchange,
+    split_pairs,
 )
 from mnemoscope.core.batch import Named
 from mnemoscope.core.causal import CausalModel
@@ -95,10 +95,10 @@ def test_a_search_beside_its_controls(tmp_path):
 def reached(model, wanted, site, k, *, tested=None):
     """Accuracy on changing pairs inside a subspace learned for them, or on others."""
     basis, tested = learn_subspace(model, wanted, site, k, **FAST), tested or wanted
-    part = Subspace(site=site, basis=Named(name="learned", value=basis))
-    pairs = in_parts(tested.pairs, len(tested.pairs))
-    logits = exchanged(model, wanted.causal, pairs, [part], Recordings(model))
-    return float(scores(logits, tested)[0, 1])
+    part = SubspacePlace(site=site, basis=Named(name="learned", value=basis))
+    pairs = split_pairs(tested.pairs, len(tested.pairs))
+    logits = run_interchange(model, wanted.causal, pairs, [part], Recordings(model))
+    return float(interchange_scores(logits, tested)[0, 1])
 
 
 def test_too_few_dimensions_do_not_carry_it_and_an_untrained_model_has_none():
@@ -111,7 +111,7 @@ def test_too_few_dimensions_do_not_carry_it_and_an_untrained_model_has_none():
 def test_a_large_subspace_says_anything_about_a_few_pairs():
     """The control can succeed: where it does, the search is to be thanked and not the network."""
     model = foreign_model(n_layers=1, d_model=64, d_head=32, d_vocab=6, n_ctx=9, act_fn="relu")
-    (other,) = arbitrary([counterfactuals(ELIMINATE, FIT.select(slice(12)), "used", 6)])
+    (other,) = arbitrary_answers([counterfactuals(ELIMINATE, FIT.select(slice(12)), "used", 6)])
     small, large = (reached(model, other, Site(kind="resid_mid", layer=0, pos=-1), k) for k in (1, 32))
     assert small < 0.5
     assert large > 0.7
@@ -134,7 +134,7 @@ def test_random_subspaces_are_even_and_belong_to_a_seed():
     ("kind", "expected"), [("z", 3), ("q", 3), ("resid_pre", 8), ("result", 8), ("mlp_out", 8), ("post", 32)]
 )
 def test_the_width_of_a_site(kind, expected):
-    assert width(foreign_model(d_mlp=32), Site(kind=kind, layer=0)) == expected
+    assert site_width(foreign_model(d_mlp=32), Site(kind=kind, layer=0)) == expected
 
 
 @pytest.mark.usefixtures("as_installed")

@@ -8,7 +8,7 @@ import xarray as xr
 
 from mnemoscope.analyses.patching import edges_by_role, patch_edges
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.site import Edge, Site, coordinates
+from mnemoscope.core.site import Edge, Site, edge_coordinates
 from tests.split_hooks import random_pairs
 from tests.support import foreign_model
 
@@ -54,6 +54,6 @@ def test_is_refused_without_edges_or_with_a_role_twice():
 def test_mlps_are_in_the_order_of_their_layers():
     chosen = [Edge(writer=Site(kind="mlp_out", layer=layer)) for layer in (10, 2)]
     into = [Edge(writer=Site(kind="resid_pre", layer=0), reader=edge.writer) for edge in chosen]
-    result = xr.Dataset(coords=coordinates(chosen + into))
+    result = xr.Dataset(coords=edge_coordinates(chosen + into))
     expected = ["input → L2 MLP", "input → L10 MLP", "L2 MLP → logits", "L10 MLP → logits"]
     assert edges_by_role(result, {}).edge.values.tolist() == expected

@@ -5,7 +5,14 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.edits import activations, displaced, edit, erase, partners, turned
+from mnemoscope.analyses.edits import (
+    activations,
+    draw_differing_sequences,
+    edit,
+    erase,
+    random_displacements,
+    run_displaced,
+)
 from mnemoscope.analyses.patching import effects
 from mnemoscope.analyses.probes import with_latent
 from mnemoscope.analyses.subspaces import subspace
@@ -33,7 +40,7 @@ FULL = [Site(kind="z", layer=0, head=1), Site(kind="resid_mid", layer=0, pos=-1)
 
 def any_two_repeats() -> PromptPairs:
     """Partners with another slot and another mapping; the answer should be the first one's own y of that slot."""
-    other = REPEATS.select(partners(REPEATS, "source_slot"))
+    other = REPEATS.select(draw_differing_sequences(REPEATS, "source_slot"))
     y = REPEATS.latents["y"].gather(1, other.latents["source_slot"][:, None] - 1)
     targets = other.targets.clone()
     targets[:, -1:] = y
@@ -253,7 +260,7 @@ def test_the_control_is_as_long_as_the_displacement():
     found = subspace(model, FITTED, "source_slot", site=site)
 
     move = found.inside(found.centre - activations(model, HELD_OUT, found))
-    for draw in turned(found, move, 5, seed=0):
+    for draw in random_displacements(found, move, 5, seed=0):
         torch.testing.assert_close(draw.norm(dim=-1), move.norm(dim=-1))
         assert torch.linalg.matrix_rank(draw[:, -1], atol=1e-8) == len(found.basis)
         assert not torch.allclose(draw, move)
@@ -266,7 +273,7 @@ def test_what_is_at_other_places_stays_as_it_is():
     move = torch.ones_like(activations(model, HELD_OUT, found))
     everywhere = torch.ones_like(HELD_OUT.scored)
     clean = model(HELD_OUT.inputs)
-    moved = displaced(model, HELD_OUT, found.site, move, everywhere, lambda logits, _: {"logits": logits})["logits"]
+    moved = run_displaced(model, HELD_OUT, found.site, move, everywhere, lambda logits, _: {"logits": logits})["logits"]
     assert torch.equal(clean[:, :4], moved[:, :4])
     assert not torch.equal(clean[:, 4:], moved[:, 4:])
     assert torch.equal(model(HELD_OUT.inputs), clean)

@@ -7,8 +7,8 @@ import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
-from mnemoscope.analyses.edits import partners
-from mnemoscope.analyses.probes import probe, split_sequences, vectors, with_latent
+from mnemoscope.analyses.edits import draw_differing_sequences
+from mnemoscope.analyses.probes import probe, site_vectors, split_sequences, with_latent
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
@@ -199,8 +199,11 @@ def test_one_batch_is_split_by_sequence():
 def test_partners_differ_in_the_latent():
     batch = TASK.sample(50, split="all", generator=seeded())
     slots = batch.latents["source_slot"]
-    assert (slots[partners(batch, "source_slot", seed=2)] != slots).all()
-    assert partners(batch, "source_slot", seed=2).tolist() != partners(batch, "source_slot", seed=3).tolist()
+    assert (slots[draw_differing_sequences(batch, "source_slot", seed=2)] != slots).all()
+    assert (
+        draw_differing_sequences(batch, "source_slot", seed=2).tolist()
+        != draw_differing_sequences(batch, "source_slot", seed=3).tolist()
+    )
 
 
 def test_the_seed_decides_and_the_global_generators_stay():
@@ -268,9 +271,9 @@ def test_latents_of_ones_own_have_a_new_name_and_a_value_for_every_sequence():
     with pytest.raises(InputError, match="a value for each of 400"):
         with_latent(FIT, "mine", TEST.inputs)
     with pytest.raises(InputError, match="one value in all sequences"):
-        partners(FIT.select(FIT.latents["is_repeat"]), "is_repeat")
+        draw_differing_sequences(FIT.select(FIT.latents["is_repeat"]), "is_repeat")
     with pytest.raises(InputError, match="one value per sequence"):
-        partners(FIT, "token")
+        draw_differing_sequences(FIT, "token")
 
 
 def test_the_vectors_are_those_of_the_cache():
@@ -287,5 +290,5 @@ def test_the_vectors_are_those_of_the_cache():
         Site(kind="pre", layer=0, neuron=2): cache["pre", 0][..., [2]],
         Site(kind="resid_post", layer=1): cache["resid_post", 1],
     }
-    for found, vector in zip(vectors(model, TEST, list(expected)), expected.values(), strict=True):
+    for found, vector in zip(site_vectors(model, TEST, list(expected)), expected.values(), strict=True):
         torch.testing.assert_close(found, vector.double(), atol=1e-5, rtol=1e-5)

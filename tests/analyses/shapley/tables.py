@@ -2,7 +2,7 @@
 
 import torch
 
-from mnemoscope.analyses.games import exact
+from mnemoscope.analyses.games import exact_values
 
 
 def played(values, log: list[int] | None = None):
@@ -19,9 +19,9 @@ def played(values, log: list[int] | None = None):
 
 def shapley_values(values) -> torch.Tensor:
     n = len(values).bit_length() - 1
-    return exact(played(values), n, interactions=False).view(n, *values.shape[1:])
+    return exact_values(played(values), n, interactions=False).view(n, *values.shape[1:])
 
 
 def shapley_interactions(values) -> torch.Tensor:
     n = len(values).bit_length() - 1
-    return exact(played(values), n)[n:].view(-1, *values.shape[1:])
+    return exact_values(played(values), n)[n:].view(-1, *values.shape[1:])

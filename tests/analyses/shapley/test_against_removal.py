@@ -4,7 +4,7 @@ import xarray as xr
 
 from mnemoscope.analyses.ablation import ablate
 from mnemoscope.analyses.dissociation_tables import dissociation
-from mnemoscope.analyses.games import coalitions, pairs
+from mnemoscope.analyses.games import coalitions, player_pairs
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.analyses.shapley import removal_agreement, shapley
 from mnemoscope.core.errors import InputError
@@ -21,7 +21,7 @@ def played(*games, error: float = 0.01, full=1.0) -> xr.Dataset:
     """What `shapley` would give for games of three players, one a skill, in accuracy."""
     values = torch.stack([game * full for game in games], -1)
     value, joint = shapley_values(values), torch.full((3, 3, len(games)), torch.nan, dtype=torch.double)
-    first, second = pairs(3).T
+    first, second = player_pairs(3).T
     joint[first, second] = joint[second, first] = shapley_interactions(values)
     lost = values[-1] - values[[6, 5, 3]]
     arrays = {

@@ -3,7 +3,15 @@ from itertools import combinations, pairwise, permutations
 import pytest
 import torch
 
-from mnemoscope.analyses.games import coalitions, exact, n_played, orders, pairs, samples, spread
+from mnemoscope.analyses.games import (
+    coalitions,
+    error_and_margin,
+    exact_values,
+    latin_square,
+    n_played,
+    player_pairs,
+    sample_values,
+)
 from tests.analyses.shapley.tables import played, shapley_interactions, shapley_values
 from tests.support import global_generators_untouched, seeded
 
@@ -22,7 +30,7 @@ def worth(values, players) -> torch.Tensor:
 def test_the_glove_game_by_hand():
     """Player 0 comes last, or between the others, in four of six orders; each other one completes a pair in one."""
     assert shapley_values(GLOVES).tolist() == pytest.approx([2 / 3, 1 / 6, 1 / 6])
-    assert pairs(3).tolist() == [[0, 1], [0, 2], [1, 2]]
+    assert player_pairs(3).tolist() == [[0, 1], [0, 2], [1, 2]]
     # with no other one there 1, 1, 0; with the third one there 0, 0, -1; half of each
     assert shapley_interactions(GLOVES).tolist() == pytest.approx([0.5, 0.5, -0.5])
 
@@ -64,7 +72,7 @@ def test_equals_get_the_same():
     found = shapley_values(values)
     torch.testing.assert_close(found[1], found[3])
     assert abs(float(found[0] - found[1])) > 0.01
-    joint = dict(zip(map(tuple, pairs(5).tolist()), shapley_interactions(values).tolist(), strict=True))
+    joint = dict(zip(map(tuple, player_pairs(5).tolist()), shapley_interactions(values).tolist(), strict=True))
     assert joint[0, 1] == pytest.approx(joint[0, 3])
     assert joint[1, 2] == pytest.approx(joint[2, 3])
 
@@ -75,7 +83,7 @@ def test_who_adds_nothing_gets_nothing_and_changes_nothing_for_the_others():
     found = shapley_values(with_idle)
     assert found[4].item() == pytest.approx(0, abs=1e-12)
     torch.testing.assert_close(found[:4], shapley_values(values))
-    idle = (pairs(5) == 4).any(1)
+    idle = (player_pairs(5) == 4).any(1)
     joint = shapley_interactions(with_idle)
     torch.testing.assert_close(joint[idle], torch.zeros(4, dtype=torch.double))
     torch.testing.assert_close(joint[~idle], shapley_interactions(values))
@@ -99,9 +107,9 @@ def test_parts_that_stand_in_for_each_other_and_parts_that_need_each_other():
 
 def test_coalitions_are_played_in_parts_and_pairs_only_where_asked_for():
     values, asked = table(8, 0, 3), []
-    whole = exact(played(values, asked), 8)
+    whole = exact_values(played(values, asked), 8)
     assert (max(asked), sum(asked)) == (64, 256)
-    torch.testing.assert_close(exact(played(values), 8, interactions=False), whole[:8])
+    torch.testing.assert_close(exact_values(played(values), 8, interactions=False), whole[:8])
 
 
 def read(values) -> torch.Tensor:
@@ -110,12 +118,12 @@ def read(values) -> torch.Tensor:
 
 def estimates(values, n_samples: int = 1, **arguments) -> torch.Tensor:
     n = len(values).bit_length() - 1
-    return torch.stack(list(samples(played(values), n, **{"n_samples": n_samples, "seed": 0, **arguments})))
+    return torch.stack(list(sample_values(played(values), n, **{"n_samples": n_samples, "seed": 0, **arguments})))
 
 
 @pytest.mark.parametrize("n", range(2, 11))
 def test_a_square_has_every_player_in_every_place_every_neighbour_and_every_reverse(n):
-    square, size = orders(n), n + n % 2
+    square, size = latin_square(n), n + n % 2
     everyone = set(range(size))
     assert all(set(line.tolist()) == everyone for line in (*square, *square.T))
     neighbours = [tuple(pair) for row in square.tolist() for pair in pairwise(row)]
@@ -130,7 +138,7 @@ def test_one_sample_is_exact_where_no_three_work_together(n):
     alone, together = torch.randn(n, generator=seeded()).double(), torch.randn(n, n, generator=seeded(1)).double()
     values = there @ alone + torch.einsum("ci,ij,cj->c", there, together.triu(1), there)
     torch.testing.assert_close(estimates(values)[0], read(values))
-    first, second = pairs(n).T
+    first, second = player_pairs(n).T
     torch.testing.assert_close(estimates(values)[0, n:, 0], together[first, second])
 
 
@@ -144,7 +152,7 @@ def test_every_sample_shares_out_everything_and_gives_the_idle_nothing(n):
     values = torch.randn(2 ** (n - 1), generator=seeded()).double().repeat(2)  # the last player does nothing
     found = estimates(values, 5)
     torch.testing.assert_close(found[:, :n, 0].sum(1), (values[-1] - values[0]).expand(5))
-    idle = torch.cat((torch.arange(n) == n - 1, (pairs(n) == n - 1).any(1)))
+    idle = torch.cat((torch.arange(n) == n - 1, (player_pairs(n) == n - 1).any(1)))
     assert found[:, idle].abs().max() < 1e-12
 
 
@@ -166,15 +174,15 @@ def test_intervals_cover_the_exact_values(n, game):
         won = torch.einsum("cp,pvg->cvg", coalitions(n).float(), weights) > weights.sum(0) / 3
         values = won.double().mean(1)
     truth = torch.cat((shapley_values(values), shapley_interactions(values)))
-    found = torch.stack(list(samples(played(values), n, n_samples=60 * 8, seed=0))).unflatten(0, (60, 8))
-    covered = [(part.mean(0) - truth).abs() <= spread(part)[1] + 1e-12 for part in found]
+    found = torch.stack(list(sample_values(played(values), n, n_samples=60 * 8, seed=0))).unflatten(0, (60, 8))
+    covered = [(part.mean(0) - truth).abs() <= error_and_margin(part)[1] + 1e-12 for part in found]
     share = torch.stack(covered).double().mean((0, 2))
     assert (share[:n].mean() - 0.95).abs() < 0.03
     assert (share[n:].mean() - 0.95).abs() < 0.03
 
 
 def test_the_error_of_a_mean_by_hand():
-    error, half = spread(torch.tensor([1.0, 2.0, 3.0, 6.0]).double())
+    error, half = error_and_margin(torch.tensor([1.0, 2.0, 3.0, 6.0]).double())
     assert error.item() == pytest.approx((14 / 3) ** 0.5 / 2)
     assert half.item() == pytest.approx(3.182446 * error.item())  # t with 3 degrees of freedom
 
@@ -199,7 +207,7 @@ def test_values_alone_cost_half():
     values = torch.randn(2**5, generator=seeded()).double()
     for interactions in (True, False):
         log = []
-        found = list(samples(played(values, log), 5, n_samples=3, seed=0, interactions=interactions))
+        found = list(sample_values(played(values, log), 5, n_samples=3, seed=0, interactions=interactions))
         assert sum(log) == 3 * n_played(5, interactions) == 3 * 6 * (12 if interactions else 7)
         assert [len(part) for part in found] == [15 if interactions else 5] * 3
     torch.testing.assert_close(estimates(values, 2)[:, :5], estimates(values, 2, interactions=False))

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.ablation import ablate, heads_and_mlps, positions, removal
-from mnemoscope.analyses.forward import normalised
-from mnemoscope.analyses.games import play_of
+from mnemoscope.analyses.ablation import ablate, heads_and_mlps, position_targets, removal
+from mnemoscope.analyses.forward import to_log_probs
+from mnemoscope.analyses.games import make_game
 from mnemoscope.analyses.roles import targets_by_role
 from mnemoscope.analyses.shapley import shapley
 from mnemoscope.core.batch import Named
@@ -37,7 +37,7 @@ def one_at_a_time(model, batch, absent, kind, within=None, seed=0):
     """Log-probabilities of the answers at the tested places, without some targets."""
     source = Named(name="reference", value=prompts(seed=1))
     interventions = [removal(kind, site, source, within) for sites in absent for site in sites]
-    log_probs = normalised(run_with(model, batch, interventions, seed=seed))
+    log_probs = to_log_probs(run_with(model, batch, interventions, seed=seed))
     return log_probs.gather(-1, batch.targets[..., None])[:, -1, 0]
 
 
@@ -83,7 +83,7 @@ def test_coalitions_in_one_batch_are_those_run_one_at_a_time(kind, within, budge
     model, batch = random_model(n_layers=2), prompts()
     places, source = skill_places(batch, TASK.skills(batch)), Named(name="reference", value=prompts(seed=1))
     given = {"kind": kind, "source": source, "within": within, "seed": 3}
-    play = play_of(model, batch, players=MIXED, places=places, max_bytes=budget, **given)
+    play = make_game(model, batch, players=MIXED, places=places, max_bytes=budget, **given)
     there = torch.rand(9, len(MIXED), generator=seeded()) > 0.5
     found = play(there)[:, len(places.pos) :]
     for row, values in zip(there.tolist(), found, strict=True):
@@ -176,7 +176,7 @@ def test_sampled_orders_agree_with_every_coalition_within_their_interval():
 
 def test_many_players_are_sampled():
     model, batch = random_model(), prompts(2)
-    players = dict(list(positions(model, 9).items())[-13:])
+    players = dict(list(position_targets(model, 9).items())[-13:])
     result = values_of(model, batch, targets=players, interactions=False, n_samples=8)
     assert result.attrs["method"] == "sampled orders"
     assert "interaction" not in result

@@ -12,7 +12,7 @@ from mnemoscope.claims.testing import (
     head,
     mlp,
 )
-from mnemoscope.claims.testing.cases import on_trial
+from mnemoscope.claims.testing.cases import collect_effects
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.patterns import identity, previous, same_slot
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store
@@ -112,7 +112,7 @@ def test_a_number_of_one_s_own():
 
 
 def test_on_trial_nothing_is_raised_and_everything_is_kept(two_heads, one_store):
-    with on_trial(lambda: one_store) as effects:
+    with collect_effects(lambda: one_store) as effects:
         assert_dissociated("elimination", "recall", n=N)
         assert_dissociated("elimination", "recall", subject=two_heads, n=N)
         claim_effect(3, above=1, unit="nats")

@@ -9,8 +9,8 @@ import torch
 from mnemoscope.core.errors import InputError
 from mnemoscope.interventions.circuit_runs import shared_parts
 from mnemoscope.interventions.edge_states import sweep_states
-from mnemoscope.interventions.graph import State, model_edges
-from mnemoscope.interventions.measurement import Question
+from mnemoscope.interventions.graph import EdgeState, model_edges
+from mnemoscope.interventions.measurement import SweepQuestion
 from tests.analyses.discovery.settings import arbitrary, every_mask
 from tests.support import random_model
 
@@ -25,8 +25,8 @@ def test_what_circuits_share_is_the_same_in_each(replacement, embeddings):
     both[:3, 1] = True
     setting = replace(setting, pairs=setting.pairs.read_at(both))
     masks = np.random.default_rng(0).random((20, len(setting.edges))) < 0.6
-    states = torch.from_numpy(np.where(masks, int(State.LIVE), int(State.PATCHED)))
-    question = Question(model=setting.model, pairs=setting.pairs, directions=("noising",))
+    states = torch.from_numpy(np.where(masks, int(EdgeState.LIVE), int(EdgeState.PATCHED)))
+    question = SweepQuestion(model=setting.model, pairs=setting.pairs, directions=("noising",))
     expected = sweep_states(question, setting.edges, states, replacement=replacement).value[0, 0].numpy()
     assert setting._run(masks) == pytest.approx(expected, abs=1e-9)
     few = replace(setting, max_bytes=100_000)

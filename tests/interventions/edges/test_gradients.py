@@ -8,9 +8,9 @@ from mnemoscope.analyses.estimates import attribute_edges
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOG_PROB, LOGIT_DIFF
 from mnemoscope.interventions import gradients
-from mnemoscope.interventions.gradients import input_gradients, sums, traced, traced_names
-from mnemoscope.interventions.graph import inputs
-from mnemoscope.interventions.measurement import Reader
+from mnemoscope.interventions.gradients import input_gradients, metric_sums, trace_run, traced_names
+from mnemoscope.interventions.graph import reader_inputs
+from mnemoscope.interventions.measurement import MetricReader
 from tests.split_hooks import random_pairs
 from tests.support import foreign_model
 
@@ -27,8 +27,8 @@ MODELS = {
 
 def trace(model, pairs, metrics=(LOGIT_DIFF,), **options):
     read = pairs.scored.any(0).nonzero()[:, 0]
-    run = traced(model, pairs.clean.inputs, traced_names(model), read, **options)
-    return run, Reader.of(pairs, read, metrics, run.logits.detach())
+    run = trace_run(model, pairs.clean.inputs, traced_names(model), read, **options)
+    return run, MetricReader.from_pairs(pairs, read, metrics, run.logits.detach())
 
 
 def by_input(model, run, total, wanted):
@@ -40,9 +40,9 @@ def by_input(model, run, total, wanted):
 def test_readers_together_have_the_gradient_of_the_stream(name):
     model, pairs = foreign_model(dtype="float64", **MODELS[name]), random_pairs()
     run, reader = trace(model, pairs)
-    (total,) = sums(reader, run)
-    found = by_input(model, run, total, inputs(model))
-    assert set(found) == set(inputs(model))
+    (total,) = metric_sums(reader, run)
+    found = by_input(model, run, total, reader_inputs(model))
+    assert set(found) == set(reader_inputs(model))
     (whole,) = torch.autograd.grad(total, run[START])
     assert torch.allclose(sum(found.values()), whole, atol=1e-12)
     assert whole.abs().max() > 1e-3
@@ -64,8 +64,8 @@ def test_the_engine_gives_the_gradients_of_the_model(name, monkeypatch):
         if of_the_model:
             monkeypatch.setattr(gradients, "transformer_without_hooks", lambda *_: None)
         run, reader = trace(model, pairs)
-        (total,) = sums(reader, run)
-        found.append(by_input(model, run, total, inputs(model)))
+        (total,) = metric_sums(reader, run)
+        found.append(by_input(model, run, total, reader_inputs(model)))
     assert all(torch.allclose(found[0][place], found[1][place], atol=1e-12) for place in found[1])
     assert max(gradient.abs().max() for gradient in found[1].values()) > 1e-3
 
@@ -73,9 +73,9 @@ def test_the_engine_gives_the_gradients_of_the_model(name, monkeypatch):
 def test_only_what_is_wanted_is_pulled_back():
     model, pairs = foreign_model(), random_pairs()
     run, reader = trace(model, pairs)
-    (total,) = sums(reader, run)
-    every = by_input(model, run, total, inputs(model))
-    some = inputs(model)[4:7]
+    (total,) = metric_sums(reader, run)
+    every = by_input(model, run, total, reader_inputs(model))
+    some = reader_inputs(model)[4:7]
     found = by_input(model, run, total, some)
     assert set(found) == set(some)
     assert all(torch.allclose(found[place], every[place]) for place in some)
@@ -86,8 +86,8 @@ def test_tracing_changes_nothing_and_leaves_nothing():
     run, reader = trace(model, pairs)
     with torch.no_grad():
         torch.testing.assert_close(run.logits, model(pairs.clean.inputs)[:, -2:], atol=1e-5, rtol=1e-5)
-    for total in sums(reader, run):
-        list(input_gradients(model, run, total, inputs(model)))
+    for total in metric_sums(reader, run):
+        list(input_gradients(model, run, total, reader_inputs(model)))
     assert all(parameter.grad is None for parameter in model.parameters())
     assert not any(point.fwd_hooks for point in model.hook_dict.values())
 
@@ -104,12 +104,12 @@ def test_a_sum_is_that_of_means_over_scored_positions():
     model, pairs = foreign_model(), random_pairs()
     run, reader = trace(model, pairs, metrics=(LOGIT_DIFF, LOG_PROB))
     of_prompts = reader.mean(reader.values(run.logits.detach()[None])[:, 0])
-    assert torch.allclose(torch.stack(list(sums(reader, run))).double(), of_prompts.sum(1), atol=1e-5)
+    assert torch.allclose(torch.stack(list(metric_sums(reader, run))).double(), of_prompts.sum(1), atol=1e-5)
 
 
 def test_hook_points_that_are_missing_are_named():
     with pytest.raises(InputError, match=r"the model has no hook point blocks\.7\.hook_mlp_out"):
-        traced(foreign_model(), random_pairs().clean.inputs, ["blocks.7.hook_mlp_out"], torch.tensor([5]))
+        trace_run(foreign_model(), random_pairs().clean.inputs, ["blocks.7.hook_mlp_out"], torch.tensor([5]))
 
 
 WIDE = {"d_model": 32, "d_head": 8, "n_heads": 4, "d_mlp": 128, "n_ctx": 40}

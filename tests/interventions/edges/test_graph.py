@@ -6,7 +6,16 @@ import torch
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import LOGITS, Edge, Site
-from mnemoscope.interventions.graph import State, carried, inputs, layout, model_edges, parts_of, single, writers
+from mnemoscope.interventions.graph import (
+    EdgeState,
+    lay_out_edges,
+    lay_out_states,
+    model_edges,
+    parts_of_reader,
+    reader_inputs,
+    split_edge,
+    writers,
+)
 from tests.support import foreign_model
 
 EMBED, POS, INPUT = Site(kind="embed"), Site(kind="pos_embed"), Site(kind="resid_pre", layer=0)
@@ -78,23 +87,27 @@ class TestGraph:
     def test_is_in_the_order_of_reading_and_writing(self):
         model = foreign_model()
         assert [str(site) for site in writers(model, embeddings="apart")][:4] == ["embed", "pos_embed", "L0H0", "L0H1"]
-        assert inputs(model)[:4] == [(H00, "q"), (H00, "k"), (H00, "v"), (Site(kind="z", layer=0, head=1), "q")]
-        assert inputs(model)[-2:] == [(MLP1, None), (LOGITS, None)]
+        assert reader_inputs(model)[:4] == [(H00, "q"), (H00, "k"), (H00, "v"), (Site(kind="z", layer=0, head=1), "q")]
+        assert reader_inputs(model)[-2:] == [(MLP1, None), (LOGITS, None)]
 
     def test_heads_that_share_keys_and_values_read_them_together(self):
         model = foreign_model(n_heads=4, n_key_value_heads=2)
         ways = ["L0KV0 k", "L0KV0 v", "L0KV1 k", "L0KV1 v", "L0H0 q", "L0H1 q", "L0H2 q", "L0H3 q", "L0 MLP"]
-        assert [Edge(writer=INPUT, reader=reader, through=way).input for reader, way in inputs(model)][:9] == ways
-        assert parts_of(model, Site(kind="v", layer=0, head=1)) == [Site(kind="z", layer=0, head=n) for n in (2, 3)]
-        assert parts_of(model, H00) == [H00]
+        assert [Edge(writer=INPUT, reader=reader, through=way).input for reader, way in reader_inputs(model)][
+            :9
+        ] == ways
+        assert parts_of_reader(model, Site(kind="v", layer=0, head=1)) == [
+            Site(kind="z", layer=0, head=n) for n in (2, 3)
+        ]
+        assert parts_of_reader(model, H00) == [H00]
 
     def test_every_edge_is_made_of_single_ones(self):
         model = foreign_model()
         apart = set(model_edges(model, embeddings="apart"))
-        parts = [part for edge in model_edges(model) for part in single(model, edge)]
+        parts = [part for edge in model_edges(model) for part in split_edge(model, edge)]
         assert len(parts) == len(set(parts)) == len(apart)
         assert set(parts) == apart
-        assert len(single(model, Edge(writer=INPUT, reader=H10))) == 6
+        assert len(split_edge(model, Edge(writer=INPUT, reader=H10))) == 6
 
 
 class TestStates:
@@ -102,35 +115,35 @@ class TestStates:
         model = foreign_model()
         tokens = torch.zeros(3, n_pos, dtype=torch.long)
         batch = Batch(inputs=tokens, targets=tokens, scored=tokens == 0, known=latents)
-        found = carried(layout(model, chosen), batch, torch.tensor(states))
-        sources, readers = writers(model, embeddings="apart"), inputs(model)
+        found = lay_out_states(lay_out_edges(model, chosen), batch, torch.tensor(states))
+        sources, readers = writers(model, embeddings="apart"), reader_inputs(model)
         return found, lambda reader, writer: (..., readers.index(reader), sources.index(writer))
 
     def test_edges_that_are_not_named_are_live(self):
-        found, at = self.told([Edge(writer=H00, reader=H10, through="q")], [[State.PATCHED], [State.FROZEN]])
+        found, at = self.told([Edge(writer=H00, reader=H10, through="q")], [[EdgeState.PATCHED], [EdgeState.FROZEN]])
         assert found.uniform
         assert found.patched.sum() == 1
         assert found.patched[at((H10, "q"), H00)].flatten().tolist() == [True, False]
         assert found.live.sum() == 2 * (len(model_edges(foreign_model(), embeddings="apart")) - 1)
-        assert found.changed.nonzero().flatten().tolist() == [inputs(foreign_model()).index((H10, "q"))]
+        assert found.changed.nonzero().flatten().tolist() == [reader_inputs(foreign_model()).index((H10, "q"))]
 
     def test_the_later_of_two_that_overlap_prevails_unless_it_says_nothing(self):
         chosen = [Edge(writer=INPUT, reader=MLP0), Edge(writer=POS, reader=MLP0)]
-        found, at = self.told(chosen, [[State.PATCHED, State.LIVE], [State.PATCHED, State.UNSET]])
+        found, at = self.told(chosen, [[EdgeState.PATCHED, EdgeState.LIVE], [EdgeState.PATCHED, EdgeState.UNSET]])
         assert found.patched[at((MLP0, None), EMBED)].flatten().tolist() == [True, True]
         assert found.patched[at((MLP0, None), POS)].flatten().tolist() == [False, True]
         assert found.live[at((MLP0, None), POS)].flatten().tolist() == [True, False]
 
     def test_positions_may_differ_between_prompts(self):
         edge = Edge(writer=EMBED, reader=LOGITS, pos="source")
-        found, at = self.told([edge], [[State.PATCHED]], source=torch.tensor([0, 4, -1]))
+        found, at = self.told([edge], [[EdgeState.PATCHED]], source=torch.tensor([0, 4, -1]))
         assert not found.uniform
         assert found.patched[at((LOGITS, None), EMBED)][0].nonzero().tolist() == [[0, 0], [1, 4]]
         assert found.live[at((LOGITS, None), EMBED)][0].sum() == 13
 
     def test_an_edge_that_the_model_has_not_is_refused(self):
         with pytest.raises(InputError, match="the model has no edge L5H0 → logits"):
-            layout(foreign_model(), [Edge(writer=Site(kind="z", layer=5, head=0))])
+            lay_out_edges(foreign_model(), [Edge(writer=Site(kind="z", layer=5, head=0))])
         parallel = foreign_model(parallel_attn_mlp=True)
         with pytest.raises(InputError, match="the model has no edge L0H0 → L0 MLP"):
-            layout(parallel, [Edge(writer=H00, reader=MLP0)])
+            lay_out_edges(parallel, [Edge(writer=H00, reader=MLP0)])

@@ -10,8 +10,8 @@ from mnemoscope.core.metrics import KL, LOG_PROB
 from mnemoscope.core.site import LOGITS, Edge, Site
 from mnemoscope.interventions import edge_states as module
 from mnemoscope.interventions.edge_states import sweep_states
-from mnemoscope.interventions.graph import State, model_edges
-from mnemoscope.interventions.measurement import Question
+from mnemoscope.interventions.graph import EdgeState, model_edges
+from mnemoscope.interventions.measurement import SweepQuestion
 from tests.split_hooks import by_hand, mean_logit_difference, random_pairs
 from tests.support import foreign_model, global_generators_untouched
 
@@ -31,16 +31,16 @@ MODELS = {
 }
 
 
-def one_at_a_time(n, rest=State.LIVE):
+def one_at_a_time(n, rest=EdgeState.LIVE):
     """A cell an edge, in which it is patched."""
     states = torch.full((n, n), int(rest))
-    states[torch.arange(n), torch.arange(n)] = int(State.PATCHED)
+    states[torch.arange(n), torch.arange(n)] = int(EdgeState.PATCHED)
     return states
 
 
 def sweep(model, pairs, chosen, states, **changes):
     own = {name: changes.pop(name) for name in ("freeze", "replacement") if name in changes}
-    return sweep_states(Question(model=model, pairs=pairs, **changes), chosen, states, **own)
+    return sweep_states(SweepQuestion(model=model, pairs=pairs, **changes), chosen, states, **own)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -93,22 +93,22 @@ class TestIdentities:
         return sweep(self.model, self.pairs, self.chosen, torch.full((1, self.n), int(state)), **changes)
 
     def test_all_live_is_the_model_itself_exactly(self):
-        swept = self.all_in(State.LIVE)
+        swept = self.all_in(EdgeState.LIVE)
         assert torch.equal(swept.value[0, :, 0], swept.clean)
         assert torch.equal(swept.value[1, :, 0], swept.corrupted)
 
     def test_all_frozen_is_the_model_itself(self):
-        swept = self.all_in(State.FROZEN)
+        swept = self.all_in(EdgeState.FROZEN)
         assert torch.allclose(swept.value[0, :, 0], swept.clean, atol=1e-5)
 
     def test_all_patched_is_the_other_run(self):
-        swept = self.all_in(State.PATCHED)
+        swept = self.all_in(EdgeState.PATCHED)
         assert torch.allclose(swept.value[0, :, 0], swept.corrupted, atol=1e-5)
         assert torch.allclose(swept.value[1, :, 0], swept.clean, atol=1e-5)
 
     def test_embeddings_patched_and_the_rest_live_is_the_other_run(self):
         states = torch.tensor(
-            [[State.PATCHED if edge.writer.kind == "resid_pre" else State.LIVE for edge in self.chosen]]
+            [[EdgeState.PATCHED if edge.writer.kind == "resid_pre" else EdgeState.LIVE for edge in self.chosen]]
         )
         swept = sweep(self.model, self.pairs, self.chosen, states)
         assert torch.allclose(swept.value[0, :, 0], swept.corrupted, atol=1e-5)
@@ -120,7 +120,7 @@ class TestIdentities:
         first = [edge for edge in chosen if edge.writer.kind == "resid_pre"]
         options = {"freeze": freeze, "directions": ["noising"]}
         swept = sweep(model, self.pairs, first, one_at_a_time(len(first)), **options)
-        together = sweep(model, self.pairs, first, torch.full((1, len(first)), int(State.PATCHED)), **options)
+        together = sweep(model, self.pairs, first, torch.full((1, len(first)), int(EdgeState.PATCHED)), **options)
         effects = (swept.value - swept.clean[:, None])[0, 0]
         assert torch.allclose(effects.sum(0), (together.value - together.clean[:, None])[0, 0, 0], atol=1e-9)
         through_q = [i for i, edge in enumerate(first) if edge.through in ("q", "k")]
@@ -150,7 +150,7 @@ class TestReplacement:
     edge = Edge(writer=Site(kind="mlp_out", layer=1))
 
     def patched(self, replacement):
-        return sweep(self.model, self.pairs, [self.edge], torch.tensor([[State.PATCHED]]), replacement=replacement)
+        return sweep(self.model, self.pairs, [self.edge], torch.tensor([[EdgeState.PATCHED]]), replacement=replacement)
 
     @pytest.mark.parametrize("replacement", ["mean", "zero"])
     def test_into_the_logits_by_hand(self, replacement):
@@ -199,4 +199,4 @@ class TestRefusals:
     def test_wrong_arguments(self, changes, message):
         chosen = [Edge(writer=Site(kind="mlp_out", layer=0), reader=LOGITS)]
         with pytest.raises(InputError, match=message):
-            sweep(foreign_model(), self.pairs, chosen, torch.tensor([[State.PATCHED]]), **changes)
+            sweep(foreign_model(), self.pairs, chosen, torch.tensor([[EdgeState.PATCHED]]), **changes)

@@ -13,7 +13,7 @@ from mnemoscope.core.site import LOGITS, Edge, Site
 from mnemoscope.engine.budget import MAX_BYTES
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.graph import model_edges
-from mnemoscope.interventions.measurement import Chunk, Question, Reader, measured
+from mnemoscope.interventions.measurement import Chunk, MetricReader, SweepQuestion, measure_sweep
 from mnemoscope.interventions.streams import plan_edges
 from tests.engine.test_budget import most_at_once
 from tests.split_hooks import added, by_hand, mean_logit_difference, output, random_pairs, split
@@ -51,15 +51,15 @@ def prompts(read=(5,), differ=tuple(range(6)), n=3) -> PromptPairs:
 def fast(model, base: Batch, other: Batch, chosen, *, direct=False, max_bytes=MAX_BYTES):
     """Logits of every edge at the positions that are read, and the numbers of the edges that were run."""
     pairs = PromptPairs(clean=base, corrupted=other, name="")
-    question = Question(model=model, pairs=pairs, max_bytes=max_bytes)
+    question = SweepQuestion(model=model, pairs=pairs, max_bytes=max_bytes)
     how = plan_edges(question, chosen, direct=direct)
     assert not isinstance(how, str), how
     here, there = (how.run(batch.inputs) for batch in (base, other))
-    reader = Reader.of(pairs, question.read, METRICS, here.logits)
+    reader = MetricReader.from_pairs(pairs, question.read, METRICS, here.logits)
     chunk = Chunk(pairs=pairs, into=0, runs=(here, there), reader=reader, values=(), shared={})
-    object.__setattr__(chunk, "answers", iter)  # logits in place of metrics
+    object.__setattr__(chunk, "measure_patched", iter)  # logits in place of metrics
     logits, ran = here.logits.repeat(len(chosen), 1, 1, 1), []
-    for patched in how.answers(chunk):
+    for patched in how.measure_chunk(chunk):
         logits[list(patched.cells), :, patched.first :] = patched.logits
         ran += patched.cells
     assert len(ran) == len(set(ran))
@@ -96,10 +96,10 @@ def test_in_single_precision(name):
 def test_both_directions_and_every_metric_of_a_sweep():
     model, pairs = foreign_model(dtype="float64"), prompts((2, 5), n=5)
     chosen = model_edges(model)
-    question = Question(model=model, pairs=pairs, metrics=METRICS, directions=("denoising", "noising"))
+    question = SweepQuestion(model=model, pairs=pairs, metrics=METRICS, directions=("denoising", "noising"))
     how = plan_edges(question, chosen)
     assert not isinstance(how, str)
-    swept = measured(question, len(chosen), how)
+    swept = measure_sweep(question, len(chosen), how)
     assert swept.method == "stream"
     sides = pairs.corrupted.inputs, pairs.clean.inputs
     number = [metric.name for metric in METRICS].index("logit_diff")
@@ -206,8 +206,10 @@ class TestWhatIsNotRun:
         assert found == {f"L{layer}H{h} {way}" for layer in (0, 1) for h in (0, 1) for way in "kv"}
 
     def test_positions_before_the_first_difference(self, monkeypatch):
-        lengths, whole = set(), Transformer.resumed
-        monkeypatch.setattr(Transformer, "resumed", lambda w, x, *more: lengths.add(x.shape[2]) or whole(w, x, *more))
+        lengths, whole = set(), Transformer.resume_from_stream
+        monkeypatch.setattr(
+            Transformer, "resume_from_stream", lambda w, x, *more: lengths.add(x.shape[2]) or whole(w, x, *more)
+        )
         self.ran(prompts(differ=(4, 5)))
         assert lengths == {2}
 
@@ -231,10 +233,10 @@ def test_what_is_allocated_stays_within_the_budget(name, direct):
 
     def work():
         what = {"metrics": METRICS, "directions": ("noising",), "max_bytes": budget}
-        question = Question(model=model, pairs=pairs, **what)
+        question = SweepQuestion(model=model, pairs=pairs, **what)
         how = plan_edges(question, chosen, direct=direct)
         assert not isinstance(how, str)
-        results.append(measured(question, len(chosen), how))
+        results.append(measure_sweep(question, len(chosen), how))
 
     most = most_at_once(work) - results[0].value.nbytes
     assert budget / 8 < most < budget
@@ -259,16 +261,16 @@ def test_chunks_change_nothing():
 )
 def test_other_models_are_told_apart(changes, reason):
     model = foreign_model(**changes)
-    assert plan_edges(Question(model=model, pairs=prompts()), model_edges(model)) == reason
+    assert plan_edges(SweepQuestion(model=model, pairs=prompts()), model_edges(model)) == reason
 
 
 def test_edges_that_the_model_has_not_are_refused():
     edge = Edge(writer=Site(kind="mlp_out", layer=2))
     with pytest.raises(InputError, match="the model has no edge L2 MLP → logits"):
-        plan_edges(Question(model=foreign_model(), pairs=prompts()), [edge])
+        plan_edges(SweepQuestion(model=foreign_model(), pairs=prompts()), [edge])
 
 
 def test_hooks_of_the_user_are_noticed():
     model = foreign_model(dtype="float64")
     model.add_hook("blocks.0.hook_resid_mid", lambda x, hook: 2 * x)
-    assert plan_edges(Question(model=model, pairs=prompts()), model_edges(model)) == "it carries hooks"
+    assert plan_edges(SweepQuestion(model=model, pairs=prompts()), model_edges(model)) == "it carries hooks"

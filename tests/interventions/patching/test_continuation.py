@@ -208,9 +208,11 @@ def test_denoising_all_that_differs_restores_the_clean_run(method):
 def test_what_is_equal_in_both_runs_is_not_run(monkeypatch):
     subject, pairs = foreign_model(), prompt_pairs(differ=(3,))
     starts = []
-    whole = Transformer.resumed
+    whole = Transformer.resume_from_stream
     monkeypatch.setattr(
-        Transformer, "resumed", lambda w, x, *more: starts.append((6 - x.shape[2], len(x))) or whole(w, x, *more)
+        Transformer,
+        "resume_from_stream",
+        lambda w, x, *more: starts.append((6 - x.shape[2], len(x))) or whole(w, x, *more),
     )
     patch(subject, pairs, kind="resid_pre", over=BY_POS, directions=["noising"])
     # layer 0 differs at position 3 only

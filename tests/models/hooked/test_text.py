@@ -5,7 +5,7 @@ import torch
 from transformers import AutoTokenizer
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.building import quiet
+from mnemoscope.models.building import silence_deprecation
 from mnemoscope.models.hooked.config import HookedTransformerConfig
 from mnemoscope.models.hooked.transformer import HookedTransformer
 from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER
@@ -21,7 +21,7 @@ def make(tmp_path):
     tokenizer().save_pretrained(tmp_path)
 
     def made(kind=HookedTransformer, config=HookedTransformerConfig):
-        with quiet():
+        with silence_deprecation():
             return kind(config(**_SIZES, device="cpu", act_fn="relu"), AutoTokenizer.from_pretrained(tmp_path))
 
     return made

@@ -10,7 +10,7 @@ from transformer_lens import TransformerLensKeyValueCache
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models import lens
-from mnemoscope.models.building import quiet
+from mnemoscope.models.building import silence_deprecation
 from mnemoscope.models.hooked.config import HookedTransformerConfig
 from mnemoscope.models.hooked.transformer import HookedTransformer
 from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER
@@ -64,7 +64,7 @@ def arguments(name: str) -> dict[str, Any]:
 
 
 def made(kind: type, config: type, name: str):
-    with torch.random.fork_rng(devices=[]), quiet():
+    with torch.random.fork_rng(devices=[]), silence_deprecation():
         torch.manual_seed(0)
         return kind(config(**arguments(name)))
 

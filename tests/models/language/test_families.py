@@ -46,9 +46,9 @@ def made(kind: str):
 
 
 def converted(theirs):
-    config = HookedTransformerConfig.from_dict({**families.configuration(theirs), "device": "cpu"})
+    config = HookedTransformerConfig.from_dict({**families.convert_configuration(theirs), "device": "cpu"})
     model = HookedTransformer(config)
-    model.load_and_process_state_dict(families.weights(theirs, config), **conversion._AS_THEY_ARE)
+    model.load_and_process_state_dict(families.convert_weights(theirs, config), **conversion._AS_THEY_ARE)
     return model
 
 

@@ -130,10 +130,10 @@ def test_a_read_only_directory_is_no_error(tmp_path, monkeypatch):
 def test_several_loads_at_once_leave_one_whole_file(tmp_path, cache):
     place = save("gpt2", tmp_path / "source")
     model, target = ms.language_model(place), next(cache.iterdir())
-    writers = [threading.Thread(target=sources.keep, args=(model, target)) for _ in range(4)]
+    writers = [threading.Thread(target=sources.write_cached_model, args=(model, target)) for _ in range(4)]
     for writer in writers:
         writer.start()
-    found = [sources.kept_model(target) for _ in range(5)]
+    found = [sources.read_cached_model(target) for _ in range(5)]
     for writer in writers:
         writer.join()
     assert all(each is not None and same(each, model) for each in found)
@@ -142,16 +142,16 @@ def test_several_loads_at_once_leave_one_whole_file(tmp_path, cache):
 
 def test_a_name_on_the_hub_is_kept_by_its_commit(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: None)
-    assert sources.place_of("somebody/something", None) is None
+    assert sources.cached_file("somebody/something", None) is None
 
     def cached(commit):
         found = tmp_path / "snapshots" / commit / "config.json"
         monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: str(found))
-        return sources.place_of("somebody/something", None)
+        return sources.cached_file("somebody/something", None)
 
     assert cached("one") == cached("one") != cached("two")
 
 
 @pytest.mark.parametrize("source", ["a/b/c", "no such model", "/nowhere/model.gguf"])
 def test_what_is_no_source_has_no_place(source):
-    assert sources.place_of(source, None) is None
+    assert sources.cached_file(source, None) is None

@@ -8,9 +8,9 @@ import xarray as xr
 from mnemoscope.claims.claim import GATE, Control, Criterion, Gate
 from mnemoscope.claims.evidence import Evidence
 from mnemoscope.claims.judge import judge
-from mnemoscope.claims.verdict import Cell, Ruling
+from mnemoscope.claims.verdict import Ruling, SensitivityCell
 from mnemoscope.core.presets import Configuration
-from mnemoscope.report.rulings import Example
+from mnemoscope.report.rulings import AttentionExample
 from tests.claims.trials import along_seeds, clearing, make_claim, make_evidence
 
 UNITS = {"v3": Configuration(preset="v3", recipe="published")}
@@ -86,7 +86,7 @@ def two_heads() -> Ruling:
         **shared,
     )
     cells = tuple(
-        Cell(
+        SensitivityCell(
             factor=factor,
             value=value,
             verdict=judge(make_claim(id="T14"), make_evidence(clearing(*counts))),
@@ -150,7 +150,7 @@ def all_kinds() -> list[Ruling]:
     ]
 
 
-def example(n_heads: int = 2) -> Example:
+def example(n_heads: int = 2) -> AttentionExample:
     pattern = np.tril(np.ones((1, n_heads, 4, 4)))
     pattern /= pattern.sum(-1, keepdims=True)
     names = ["x1", "y1", "x2", "y2"]
@@ -161,4 +161,4 @@ def example(n_heads: int = 2) -> Example:
         },
         coords={"query": names, "key": names},
     )
-    return Example(caption="Seed 17, typical: the last x stood there before", attention=attention)
+    return AttentionExample(caption="Seed 17, typical: the last x stood there before", attention=attention)

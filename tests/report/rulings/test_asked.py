@@ -5,7 +5,13 @@ import pytest
 from mnemoscope.claims.claim import EFFECT, GATE, Control, Criterion, Gate
 from mnemoscope.claims.explanation import Explanation, Quantity
 from mnemoscope.core.errors import InputError
-from mnemoscope.report.rulings.words import described, fixed, holds_if, must_give, refuted_if
+from mnemoscope.report.rulings.words import (
+    describe_quantity,
+    refutation_condition,
+    registered_terms,
+    required_control_result,
+    support_condition,
+)
 from tests.claims.trials import make_claim
 
 PARTS = (
@@ -28,19 +34,19 @@ TWO = make_claim(None, parts=PARTS)
 def test_what_must_hold_and_what_would_refute_it(quantifier, direction, holds, refuted):
     claim = make_claim(quantifier, direction=direction)
     opposite = {"above": "below 0.25", "below": "above 0.25", "within": "further than 0.25 from 0"}[direction]
-    assert holds in holds_if(claim)
-    assert refuted_if(claim) == f"It is refuted if {refuted}, the effect is {opposite}."
+    assert holds in support_condition(claim)
+    assert refutation_condition(claim) == f"It is refuted if {refuted}, the effect is {opposite}."
 
 
 def test_of_several_parts_all_or_any():
-    assert holds_if(TWO) == (
+    assert support_condition(TWO) == (
         "The claim holds if all of these statements are true: in more than half of the seeds, cost is above 0.25 "
         "accuracy; in more than half of the seeds, spared is within ±0.1 (share of the loss)."
     )
-    assert "if any of these statements is true" in refuted_if(TWO)
+    assert "if any of these statements is true" in refutation_condition(TWO)
     either = make_claim(None, parts=PARTS, joined="any")
-    assert "It holds if any of these statements is true" in holds_if(either, subject="It")
-    assert "if all of these statements are true" in refuted_if(either)
+    assert "It holds if any of these statements is true" in support_condition(either, subject="It")
+    assert "if all of these statements are true" in refutation_condition(either)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +59,7 @@ def test_of_several_parts_all_or_any():
     ],
 )
 def test_what_controls_must_give(joined, kind, words):
-    assert must_give(make_claim(None, parts=PARTS, joined=joined), Control(name="c", kind=kind)) == words
+    assert required_control_result(make_claim(None, parts=PARTS, joined=joined), Control(name="c", kind=kind)) == words
 
 
 def test_quantities_are_described_where_the_claim_explains_them():
@@ -64,18 +70,18 @@ def test_quantities_are_described_where_the_claim_explains_them():
     )
     gate = Gate(statement="learns", at_least=0.5)
     claim = make_claim(gate=gate, explanation=explained)
-    assert described(claim, EFFECT) == "the accuracy lost: a − b"
-    assert dict(fixed(claim)) == {
-        "criterion": holds_if(claim),
-        "refutation": refuted_if(claim),
+    assert describe_quantity(claim, EFFECT) == "the accuracy lost: a − b"
+    assert dict(registered_terms(claim)) == {
+        "criterion": support_condition(claim),
+        "refutation": refutation_condition(claim),
         "measured": "It is done.",
         "margins": "Half of all.",
         "gate": "the verdict is about seeds where the model learns (accuracy)",
         "replicates": "16 seeds or more",
     }
     assert claim.rival("not", "it does not", quantifier="most", margin=0.0).explanation is explained
-    assert described(make_claim(), EFFECT) == ""
-    assert dict(fixed(make_claim(gate=gate)))["gate"] == "the verdict is about seeds where the model learns"
+    assert describe_quantity(make_claim(), EFFECT) == ""
+    assert dict(registered_terms(make_claim(gate=gate)))["gate"] == "the verdict is about seeds where the model learns"
 
 
 def test_empty_explanations_are_refused():

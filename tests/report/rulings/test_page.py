@@ -8,7 +8,7 @@ import xarray as xr
 from mnemoscope.claims.claim import Criterion
 from mnemoscope.claims.verdict import Superseded
 from mnemoscope.report.rulings import rulings_page
-from mnemoscope.report.rulings.words import favours
+from mnemoscope.report.rulings.words import describe_favoured
 from tests.claims.trials import along_seeds, clearing, make_claim, make_evidence
 from tests.report.rulings.made_up import all_kinds, example, lone, misbehaving, nobody_passes, ruling, simple, two_heads
 
@@ -200,11 +200,11 @@ def test_plots_wait_for_their_turn_and_come_with_one_library(html):
 
 
 def test_an_explanation_is_favoured_over_another():
-    assert favours(_two(True, False)) == "The evidence favours the claim over its rivals."
-    assert favours(_two(False, True)) == "The evidence favours T1-else (“it is otherwise”) over the claim."
-    assert favours(_two(False, False)) == "The evidence supports neither the claim nor a rival."
-    assert favours(simple("T1", 16)) == "The evidence favours the claim; no rival was tried."
-    assert favours(simple("T1", 0)) == "The evidence does not support the claim; no rival was tried."
+    assert describe_favoured(_two(True, False)) == "The evidence favours the claim over its rivals."
+    assert describe_favoured(_two(False, True)) == "The evidence favours T1-else (“it is otherwise”) over the claim."
+    assert describe_favoured(_two(False, False)) == "The evidence supports neither the claim nor a rival."
+    assert describe_favoured(simple("T1", 16)) == "The evidence favours the claim; no rival was tried."
+    assert describe_favoured(simple("T1", 0)) == "The evidence does not support the claim; no rival was tried."
 
 
 def _two(claim_holds: bool, rival_holds: bool):

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.claims.claim import Control, Criterion
-from mnemoscope.report.rulings.plots import emergence_plots, strip_plots, window
+from mnemoscope.report.rulings.plots import emergence_plots, plot_range, strip_plots
 from tests.claims.trials import clearing, make_claim, make_evidence
 from tests.report.rulings.made_up import nobody_passes, ruling, simple, two_heads
 
@@ -83,9 +83,9 @@ def test_the_side_that_clears_the_margin_is_shaded(direction, lines, inside, out
 def test_the_scale_is_that_of_seeds_and_margin():
     part = Criterion(name="effect", quantifier="most", margin=1.0)
     judged = np.array([0.5, 2.0])
-    assert window(part, judged, np.array([0.5, 2.0, 3.0, 9.0, np.nan, np.inf])) == (0.5, 3.0)
+    assert plot_range(part, judged, np.array([0.5, 2.0, 3.0, 9.0, np.nan, np.inf])) == (0.5, 3.0)
     same = np.full(3, 1.0)
-    low, high = window(part, same, same)
+    low, high = plot_range(part, same, same)
     assert low < 1 < high
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from mnemoscope.claims.verdict import record
+from mnemoscope.claims.verdict import ruling_record
 from mnemoscope.report.rulings import (
     DIFF_HEADER,
     VERDICT_HEADER,
     diff_rows,
-    in_short,
     rulings_page,
+    shorten_rows,
     unjudged_rows,
     verdict_rows,
     verdict_tables,
@@ -23,7 +23,7 @@ from tests.report.rulings.made_up import all_kinds, lone, nobody_passes, simple,
 
 def recorded(*rulings):
     """As read from a file."""
-    return json.loads(json.dumps([record(ruling) for ruling in rulings], allow_nan=False))
+    return json.loads(json.dumps([ruling_record(ruling) for ruling in rulings], allow_nan=False))
 
 
 def test_rows_for_the_terminal():
@@ -33,7 +33,7 @@ def test_rows_for_the_terminal():
     whole = by_id["T14"][1]
     assert whole == {ruling.claim.id: ruling for ruling in all_kinds()}["T14"].claim.statement
     assert len(whole) > 72
-    short = {row[0]: row for row in in_short(all_kinds())}["T14"]
+    short = {row[0]: row for row in shorten_rows(all_kinds())}["T14"]
     assert short[1] == "Removing one head costs elimination & not recall, removing the other …"
     assert short[2:6] == by_id["T14"][2:6]
     assert short[6] == "no"
@@ -53,13 +53,13 @@ def test_rows_for_the_terminal():
 def test_the_terminal_says_in_short_why_there_is_no_verdict_and_how_a_claim_is_registered():
     """A column of twenty lines would hide the verdicts, and "not applicable" the missing seeds."""
     rulings = [*all_kinds(), nobody_passes()]
-    short = {row[0]: row for row in in_short(rulings)}
+    short = {row[0]: row for row in shorten_rows(rulings)}
     assert short["T4"][2] == "too few seeds (1 of 16)"
     assert short[nobody_passes().claim.id][2] == "no seed passes the gate"
     (ruling,) = [ruling for ruling in all_kinds() if ruling.claim.id == "T14"]
     differs = replace(ruling, departures=("values", "gate"), code="code moved since registration (gate)")
-    assert in_short([differs])[0][6] == "otherwise"
-    assert in_short([replace(ruling, departures=())])[0][6] == "yes"
+    assert shorten_rows([differs])[0][6] == "otherwise"
+    assert shorten_rows([replace(ruling, departures=())])[0][6] == "yes"
     standings = [("A", ("gate",), ""), ("B", (), ""), ("C", None, ""), ("D", ("gate",), ""), ("E", (), "code moved")]
     assert registered_notes(standings) == ["A, D: not as registered: gate", "E: as registered; code moved"]
 

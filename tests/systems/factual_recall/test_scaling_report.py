@@ -7,7 +7,7 @@ import xarray as xr
 import mnemoscope as ms
 from mnemoscope.systems.factual_recall.analyses import WIDTHS, n_parameters, scaling_sweep
 from mnemoscope.systems.factual_recall.claims.growth import effects
-from mnemoscope.systems.factual_recall.scaling_report import facts_in, fitted, tables
+from mnemoscope.systems.factual_recall.scaling_report import facts_in, fitted_lines, tables
 
 SHARES = (1 / 40, 1 / 20, 1 / 10)
 """Of three draws: facts by parameters."""
@@ -36,9 +36,9 @@ def test_facts_come_back_from_the_evidence(results):
 def test_the_fitted_line_is_the_mean_of_the_logarithms(results):
     """The shares 1/40, 1/20, 1/10 have the mean 1/20 on a logarithmic scale."""
     found = facts_in(results)["attention and MLP"]
-    assert fitted(found).sel(summary="mean").values == pytest.approx(found.parameters.values / 20)
+    assert fitted_lines(found).sel(summary="mean").values == pytest.approx(found.parameters.values / 20)
     half = 4.3027 * np.log(2) / 3**0.5  # Student's t with two degrees of freedom
-    up = np.log(fitted(found).sel(summary="high") / fitted(found).sel(summary="mean"))
+    up = np.log(fitted_lines(found).sel(summary="high") / fitted_lines(found).sel(summary="mean"))
     assert up.values == pytest.approx([half] * len(WIDTHS), rel=1e-4)
 
 
@@ -56,7 +56,7 @@ def test_a_draw_that_learns_nothing_somewhere_is_counted_and_has_no_line(results
     exponents, widths = tables(results)
     assert exponents.rows[0][2] == "2 of 3"
     assert widths.rows[0][2] == "38 [0, 77]"
-    assert fitted(facts_in(results)["attention and MLP"]).notnull().all()
+    assert fitted_lines(facts_in(results)["attention and MLP"]).notnull().all()
 
 
 def test_the_page_shows_it_or_says_that_it_was_not_measured(results):

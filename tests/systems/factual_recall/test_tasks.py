@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mnemoscope import InputError, preset
-from mnemoscope.models.building import untrained
+from mnemoscope.models.building import build_untrained
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 from tests.support import seeded
 
@@ -101,7 +101,7 @@ def test_subjects_that_cannot_be_told_apart_are_refused():
 
 def test_the_query_has_no_residual_of_its_own_and_only_answers_can_be_predicted():
     spec = preset("facts", seed=1)
-    model, batch = untrained(spec), spec.task.sample(9, split="train", generator=seeded())
+    model, batch = build_untrained(spec), spec.task.sample(9, split="train", generator=seeded())
     _, cache = model.run_with_cache(batch.inputs)
     assert model(batch.inputs).shape[-1] == model.cfg.d_vocab_out == 8 * 32
     assert not cache["blocks.0.hook_resid_pre"][:, -1].any()

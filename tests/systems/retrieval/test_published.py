@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from mnemoscope.systems.retrieval.published import beside_published
+from mnemoscope.systems.retrieval.published import published_comparison
 
 SEEDS = [0, 1]
 PLACES = range(7)
@@ -39,7 +39,7 @@ def rows(table):
 
 
 def test_every_figure_is_compared_in_the_seeds_that_have_it():
-    _, figures = beside_published({"chains": result()})
+    _, figures = published_comparison({"chains": result()})
     without = "error without a path"
     assert rows(figures) == {
         ("chains", "error at the end"): ["0.130 [0.009, 0.250]", "1 of 2"],
@@ -52,14 +52,14 @@ def test_every_figure_is_compared_in_the_seeds_that_have_it():
 
 
 def test_of_the_last_symbol_alone_one_figure_was_published():
-    _, figures = beside_published({"last": result(symbols=("x3",), errors=(0.71, 0.69))})
+    _, figures = published_comparison({"last": result(symbols=("x3",), errors=(0.71, 0.69))})
     ((key, cells),) = rows(figures).items()
     assert key == ("last", "error of the last symbol, where nothing else is due")
     assert cells == ["0.700 [0.690, 0.710]", "1 of 2"]
 
 
 def test_configurations_stand_in_the_order_of_their_layers():
-    layers, _ = beside_published({"deep": result(n_layers=4), "last": result(symbols=("x3",)), "flat": result()})
+    layers, _ = published_comparison({"deep": result(n_layers=4), "last": result(symbols=("x3",)), "flat": result()})
     assert [list(map(str, row[:4])) for row in layers.rows] == [
         ["last", "3", "last symbol", "3"],
         ["flat", "3", "whole chain", "3"],
@@ -71,7 +71,7 @@ def test_configurations_stand_in_the_order_of_their_layers():
 def test_without_any_circuit_nothing_is_said_of_paths():
     planted = result()
     planted["paths"] = planted["paths"].assign(rise=planted["paths"].rise.where(planted["paths"].seed > 1))
-    _, figures = beside_published({"chains": planted})
+    _, figures = published_comparison({"chains": planted})
     assert [row[1] for row in figures.rows] == [
         "error at the end",
         "least lead of a symbol over the next one, steps",

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.records import Measured
+from mnemoscope.records import MeasuredRuns
 from mnemoscope.systems.tiny_recall.records import (
     PLACE_HEADER,
     SCORE_HEADER,
@@ -58,7 +58,7 @@ def test_scores_say_which_causal_model_is_the_better_one(both):
 
 def test_the_better_one_in_a_sentence(both):
     expected = "values and match scores highest (0.65 [0.40, 0.90]), higher than the other in 1 of 2 seeds."
-    trained = Measured(results={"interchange": both[0]}, options=Interchange(), runs=[])
+    trained = MeasuredRuns(results={"interchange": both[0]}, options=Interchange(), runs=[])
     assert finding(trained).endswith(expected)
 
 

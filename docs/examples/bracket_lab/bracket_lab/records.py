@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import mnemoscope as ms
-from mnemoscope.records import Measured, Options, Record, drawn, register
+from mnemoscope.records import MeasuredRuns, Options, Record, draw_sequences, register
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,24 +33,26 @@ def measure(run: ms.Run, options: BracketAttention) -> dict[str, xr.Dataset]:
     task = run.spec.task
     if not isinstance(task, MatchingBrackets):
         raise ms.InputError(f"bracket-attention needs runs of {MatchingBrackets.name}; {run.path} is of {task.name}")
-    found = match_attention(run.model(options.step), task, drawn(run, options, "bracket-attention"))
+    found = match_attention(run.model(options.step), task, draw_sequences(run, options, "bracket-attention"))
     return {"match_attention": ms.analyses.by_role(found, ms.analyses.last_roles(run))}
 
 
-def tables(measured: Measured) -> list[ms.report.Table]:
+def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """The shares, a row per role, and what a head gets that attends to all positions alike."""
     found = measured.results["match_attention"]
     skills = found.skill.values.tolist()
     rows = [
-        [role, *(ms.report.spread(found.share.sel(role=role, skill=skill), ".3f") for skill in skills)]
+        [role, *(ms.report.mean_with_range(found.share.sel(role=role, skill=skill), ".3f") for skill in skills)]
         for role in found.role.values.tolist()
     ]
-    rows.append(["all positions alike", *(ms.report.spread(found.even.sel(skill=skill), ".3f") for skill in skills)])
+    rows.append(
+        ["all positions alike", *(ms.report.mean_with_range(found.even.sel(skill=skill), ".3f") for skill in skills)]
+    )
     title = "attention to the bracket to close"
     return [ms.report.Table(name="shares", title=title, header=("head", *skills), rows=rows)]
 
 
-def figures(measured: Measured) -> list[tuple[str, Any]]:
+def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """The same as bars."""
     import plotly.graph_objects as go
 
@@ -60,14 +62,14 @@ def figures(measured: Measured) -> list[tuple[str, Any]]:
     return [("Share of attention, mean over seeds.", go.Figure(bars, ms.report.LAYOUT))]
 
 
-def finding(measured: Measured) -> str:
+def finding(measured: MeasuredRuns) -> str:
     """The head that looks at the bracket most, skill by skill."""
     share, found = measured.results["match_attention"].share, []
     for skill in share.skill.values.tolist():
         top = ms.report.findings.largest(share.sel(skill=skill))
         if top is not None:
             found.append(
-                f"{skill} the {top.place['role'].removeprefix('the ')} ({ms.report.spread(top.values, '.2f')})"
+                f"{skill} the {top.place['role'].removeprefix('the ')} ({ms.report.mean_with_range(top.values, '.2f')})"
             )
     return f"Most attention to the bracket to close: {'; '.join(found)}."
 

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope.analyses.attention import layer_attention
-from mnemoscope.analyses.forward import answer_scores, read_at, skill_losses
+from mnemoscope.analyses.forward import answer_scores, read_logits_at, skill_losses
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Intervention, Mean, SetPattern
@@ -28,7 +28,7 @@ from mnemoscope.core.patterns import Mechanism
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, check_skills
-from mnemoscope.interventions.recordings import Recordings, check_numbers
+from mnemoscope.interventions.recordings import Recordings, check_no_nan
 from mnemoscope.interventions.run import run_at
 
 ALL = "all"
@@ -37,9 +37,9 @@ N_ERRORS = 3
 TOLERANCE = 0.05
 """The largest rise of a loss (nats, or squared error) that still counts as held."""
 
-Head = tuple[int, int]
+HeadIndex = tuple[int, int]
 """Layer and number in the layer."""
-Assignment = Mapping[Head, Mechanism]
+Assignment = Mapping[HeadIndex, Mechanism]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,7 +83,7 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Change:
+class LossRise:
     """The rise of a loss, and its standard error."""
 
     mean: Float[Tensor, " skill"]
@@ -103,7 +103,7 @@ class Change:
         return bool((self.mean + margin <= tolerance).all())
 
 
-def yardstick(batch: Batch, skills: Skills | None = None) -> SkillLoss:
+def skill_loss(batch: Batch, skills: Skills | None = None) -> SkillLoss:
     """All scored positions, and the skills; refused where none is scored, or a skill is nowhere or called `all`."""
     skills = {} if skills is None else skills
     if ALL in skills:
@@ -115,14 +115,14 @@ def yardstick(batch: Batch, skills: Skills | None = None) -> SkillLoss:
 
 def score(outputs: Float[Tensor, "batch pos d_output"], by: SkillLoss) -> Score:
     """Loss and right answers of every sequence, summed over the positions of each skill; refuses NaN."""
-    return _sum_by_skill(_at_places(outputs, by.batch.targets), by)
+    return _sum_by_skill(_answer_scores(outputs, by.batch.targets), by)
 
 
-def _at_places(outputs: Float[Tensor, "*rows d_output"], targets: Tensor) -> dict[str, Tensor]:
+def _answer_scores(outputs: Float[Tensor, "*rows d_output"], targets: Tensor) -> dict[str, Tensor]:
     """Vectors as they are; of tokens the scores of the answers."""
     if not targets.is_floating_point():
         return answer_scores(outputs, targets.to(outputs.device))
-    check_numbers(outputs)
+    check_no_nan(outputs)
     return {"outputs": outputs.double()}
 
 
@@ -137,29 +137,29 @@ def _sum_by_skill(found: Mapping[str, Tensor], by: SkillLoss) -> Score:
     return Score(loss=-sum_of["log_prob"], n_correct=sum_of["accuracy"])
 
 
-def means(total: Score, by: SkillLoss) -> dict[str, Float[Tensor, " skill"]]:
+def mean_scores(total: Score, by: SkillLoss) -> dict[str, Float[Tensor, " skill"]]:
     """`loss` and, of tokens, `accuracy` of every skill."""
     weights, whole = by.weights, (by.weights * by.counts).sum(0)
     sums = {"loss": total.loss, **({} if total.n_correct is None else {"accuracy": total.n_correct})}
     return {name: ((weights * value).sum(0) / whole).cpu() for name, value in sums.items()}
 
 
-def rise(after: Score, before: Score, by: SkillLoss) -> Change:
+def loss_rise(after: Score, before: Score, by: SkillLoss) -> LossRise:
     """The rise of the loss from before to after, on the same sequences."""
     weights, counts = by.weights, by.counts
     difference, whole = after.loss - before.loss, (weights * counts).sum(0)
     mean = (weights * difference).sum(0) / whole
     error = (weights * (difference - mean * counts)).square().sum(0).sqrt() / whole
-    return Change(mean=mean.cpu(), error=error.cpu())
+    return LossRise(mean=mean.cpu(), error=error.cpu())
 
 
-def over_skills(values: Mapping[str, Tensor]) -> dict[str, tuple[str, np.ndarray]]:
+def skill_variables(values: Mapping[str, Tensor]) -> dict[str, tuple[str, np.ndarray]]:
     """Variables of a result over `skill`."""
     return {name: ("skill", value.numpy()) for name, value in values.items()}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Bench:
+class LossMeter:
     """A model on one batch, ready to be measured under interventions; `clean` is the score without any.
 
     Means come from `reference`, whose activations `recordings` keep between measurements. A loss that rises by
@@ -175,7 +175,7 @@ class Bench:
     seed: int
 
     @property
-    def heads(self) -> list[Head]:
+    def heads(self) -> list[HeadIndex]:
         """Every head of the model, layer by layer."""
         cfg = self.model.cfg
         return [(layer, head) for layer in range(cfg.n_layers) for head in range(cfg.n_heads)]
@@ -198,23 +198,23 @@ class Bench:
         changes = [SetPattern(site=sites[head], mechanism=mechanism) for head, mechanism in assigned.items()]
         return _score_with(self.model, self.by, changes, self.recordings)
 
-    def ablated(self, head: Head) -> Score:
+    def score_ablated(self, head: HeadIndex) -> Score:
         """The score with one head mean-ablated."""
         change = Mean(site=Site(kind="z", layer=head[0], head=head[1]), source=self.reference)
         return _score_with(self.model, self.by, [change], self.recordings)
 
-    def rise(self, after: Score, before: Score | None = None) -> Change:
+    def loss_rise(self, after: Score, before: Score | None = None) -> LossRise:
         """The rise of the loss from before, or from the clean run."""
-        return rise(after, self.clean if before is None else before, self.by)
+        return loss_rise(after, self.clean if before is None else before, self.by)
 
-    def measured(self, after: Score, before: Score | None = None) -> dict[str, tuple[str, np.ndarray]]:
+    def loss_variables(self, after: Score, before: Score | None = None) -> dict[str, tuple[str, np.ndarray]]:
         """Over skill: `loss`, `accuracy`, `rise` and `rise_error`."""
-        change = self.rise(after, before)
-        return over_skills({**means(after, self.by), "rise": change.mean, "rise_error": change.error})
+        change = self.loss_rise(after, before)
+        return skill_variables({**mean_scores(after, self.by), "rise": change.mean, "rise_error": change.error})
 
-    def measured_clean(self) -> dict[str, tuple[str, np.ndarray]]:
+    def clean_variables(self) -> dict[str, tuple[str, np.ndarray]]:
         """Over skill: `clean_loss` and `clean_accuracy`."""
-        return over_skills({f"clean_{name}": value for name, value in means(self.clean, self.by).items()})
+        return skill_variables({f"clean_{name}": value for name, value in mean_scores(self.clean, self.by).items()})
 
     def by_layer(self, rows: Sequence[xr.Dataset]) -> xr.Dataset:
         """Results of all `heads` over (layer, head)."""
@@ -225,7 +225,7 @@ class Bench:
         return result.assign_coords(layer=list(range(cfg.n_layers)), head=list(range(cfg.n_heads)))
 
 
-def bench(
+def loss_meter(
     model: HookedModel,
     batch: Batch,
     skills: Skills | None,
@@ -233,12 +233,12 @@ def bench(
     tolerance: float = TOLERANCE,
     reference: Batch | None = None,
     seed: int = 0,
-) -> Bench:
+) -> LossMeter:
     """A model on a batch, with its clean losses; means come from `reference`, or from the batch."""
-    by = yardstick(batch, skills)
+    by = skill_loss(batch, skills)
     for layer in range(model.cfg.n_layers):
         layer_attention(model, layer, batch)  # refuses NaN, which the logits need not show
-    return Bench(
+    return LossMeter(
         model=model,
         by=by,
         reference=Named(name="reference", value=batch if reference is None else reference),
@@ -257,4 +257,4 @@ def _score_with(
     def run(rows: slice, where: Tensor) -> Tensor:
         return run_at(model, by.batch, interventions, where, rows=rows, recordings=recordings)
 
-    return _sum_by_skill(read_at(model, by.batch, by.tested, _at_places, run=run), by)
+    return _sum_by_skill(read_logits_at(model, by.batch, by.tested, _answer_scores, run=run), by)

@@ -26,16 +26,16 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.attention_replacement.losses import Assignment, Bench, Head, Score
+from mnemoscope.analyses.attention_replacement.losses import Assignment, HeadIndex, LossMeter, Score
 from mnemoscope.analyses.attention_replacement.set_patterns import prepare_trials
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of
-from mnemoscope.core.patterns import Mechanism, checked_pattern, identity, silent, uniform, with_fallback
+from mnemoscope.core.patterns import Mechanism, checked_pattern, identity, uniform, unspecified_queries, with_fallback
 
 Grain = Literal["mechanism", "query", "cell"]
 FALLBACKS = (identity(), uniform())
 LATER = ("set", "learned")
-N_TOGETHER = 8
+N_PATHS_AT_ONCE = 8
 """Paths whose patterns are in memory at once."""
 TIE = 1e-6
 """Rises of the loss that differ by less are equal: rounding tells them apart, and on other processors otherwise."""
@@ -48,16 +48,16 @@ class Path:
     `name` is the path's name in results, `part` the part of the head's mechanism that it belongs to.
     """
 
-    head: Head
+    head: HeadIndex
     name: str
     part: str
     cells: Bool[Tensor, "batch query key"]
 
 
 def remove_paths(
-    at: Bench,
+    at: LossMeter,
     assigned: Assignment,
-    heads: Sequence[Head] | None = None,
+    heads: Sequence[HeadIndex] | None = None,
     by: Grain = "mechanism",
     fallbacks: Sequence[Mechanism] = FALLBACKS,
 ) -> xr.Dataset | None:
@@ -87,13 +87,15 @@ def remove_paths(
 
 
 def prune(
-    at: Bench, assigned: Mapping[Head, Mechanism], fallbacks: Sequence[Mechanism]
-) -> tuple[dict[Head, Mechanism], tuple[str, ...], xr.Dataset | None]:
+    at: LossMeter, assigned: Mapping[HeadIndex, Mechanism], fallbacks: Sequence[Mechanism]
+) -> tuple[dict[HeadIndex, Mechanism], tuple[str, ...], xr.Dataset | None]:
     """The rest of mechanisms, the names of the paths that were dropped, and the paths that are left."""
     idle = {fallback.name: fallback for fallback in fallbacks}
     rest, dropped = dict(assigned), []
     while True:
-        informed = [head for head, mechanism in rest.items() if {part.name for part in parts_of(mechanism)} - {*idle}]
+        informed = [
+            head for head, mechanism in rest.items() if {part.name for part in mechanism_parts(mechanism)} - {*idle}
+        ]
         table = remove_paths(at, rest, informed, "mechanism", fallbacks) if informed else None
         if table is None:
             return rest, tuple(dropped), None
@@ -103,33 +105,33 @@ def prune(
             return rest, tuple(dropped), found
         least = spare.isel(path=int(spare.rise.max(("later", "skill")).argmin("path")))
         head = (int(least.layer), int(least["head"]))
-        left = [part for part in parts_of(rest[head]) if part.name != least.part.item()]
+        left = [part for part in mechanism_parts(rest[head]) if part.name != least.part.item()]
         rest[head] = reduce(with_fallback, left or [idle[least.fallback.sel(later="set").item()]])
         dropped.append(least.path.item())
 
 
-def parts_of(mechanism: Mechanism) -> tuple[Mechanism, ...]:
+def mechanism_parts(mechanism: Mechanism) -> tuple[Mechanism, ...]:
     """The parts of a mechanism, or the whole."""
     return mechanism.parts or (mechanism,)
 
 
-def paths(batch: Batch, assigned: Assignment, by: Grain) -> Iterator[Path]:
+def pattern_paths(batch: Batch, assigned: Assignment, by: Grain) -> Iterator[Path]:
     """The paths of some heads that have weight in a batch, head by head."""
     one_of("by", by, ("mechanism", "query", "cell"))
     for head, mechanism in assigned.items():
         undecided = torch.ones_like(batch.scored)
-        for part in parts_of(mechanism):
+        for part in mechanism_parts(mechanism):
             rows = checked_pattern(part, batch)
             given = (rows > 0) & undecided[..., None]
-            undecided = undecided & silent(rows)
-            for suffix, where in _places(batch, by):
+            undecided = undecided & unspecified_queries(rows)
+            for suffix, where in _path_cells(batch, by):
                 cells = given & where.to(given.device)
                 if cells.any():
                     name = f"L{head[0]}H{head[1]} {part.name}{suffix}"
                     yield Path(head=head, name=name, part=part.name, cells=cells)
 
 
-def without(
+def redirect_path(
     path: Path, rows: Float[Tensor, "batch query key"], fallback: Float[Tensor, "batch query key"]
 ) -> Float[Tensor, "batch query key"] | None:
     """A pattern with the weight of a path moved to where the pattern of a fallback is off the path.
@@ -150,7 +152,7 @@ def without(
     return result
 
 
-def _places(batch: Batch, by: Grain) -> Iterator[tuple[str, Bool[Tensor, "query key"]]]:
+def _path_cells(batch: Batch, by: Grain) -> Iterator[tuple[str, Bool[Tensor, "query key"]]]:
     """The cells of every path of a part, and what follows the part in the name of the path."""
     n_pos = batch.inputs.shape[1]
     whole = torch.ones(n_pos, n_pos, dtype=torch.bool).tril()
@@ -166,30 +168,30 @@ def _places(batch: Batch, by: Grain) -> Iterator[tuple[str, Bool[Tensor, "query 
 
 
 def _replacements(
-    batch: Batch, head: Head, mechanism: Mechanism, by: Grain, fallbacks: Sequence[Mechanism]
+    batch: Batch, head: HeadIndex, mechanism: Mechanism, by: Grain, fallbacks: Sequence[Mechanism]
 ) -> Iterator[dict[Path, dict[str, Tensor]]]:
     """The replacements of a head's pattern, by path and name of the fallback; a few paths at a time."""
     rows = checked_pattern(mechanism, batch).double()
     others = {fallback.name: checked_pattern(fallback, batch).double() for fallback in fallbacks}
-    found = paths(batch, {head: mechanism}, by)
-    while several := list(islice(found, N_TOGETHER)):
-        every = {path: {name: without(path, rows, other) for name, other in others.items()} for path in several}
+    found = pattern_paths(batch, {head: mechanism}, by)
+    while several := list(islice(found, N_PATHS_AT_ONCE)):
+        every = {path: {name: redirect_path(path, rows, other) for name, other in others.items()} for path in several}
         changed = {path: {n: new for n, new in instead.items() if new is not None} for path, instead in every.items()}
         if some := {path: instead for path, instead in changed.items() if instead}:
             yield some
 
 
 def _least_harm(
-    at: Bench, tried: Mapping[Path, Mapping[str, Tensor]], intact: Score, scores: Sequence[Score]
+    at: LossMeter, tried: Mapping[Path, Mapping[str, Tensor]], intact: Score, scores: Sequence[Score]
 ) -> list[xr.Dataset]:
     """For every path the loss with the fallback that raises it least (of equals the first), over that of the intact."""
     left, found = iter(scores), []
     for instead in tried.values():
         own = {name: next(left) for name in instead}
-        rises = {name: float(at.rise(outcome, intact).mean.max()) for name, outcome in own.items()}
+        rises = {name: float(at.loss_rise(outcome, intact).mean.max()) for name, outcome in own.items()}
         fallback = next(name for name, rise in rises.items() if rise <= min(rises.values()) + TIE)
-        judged = {"costs": ((), at.rise(own[fallback], intact).costs(at.tolerance)), "fallback": ((), fallback)}
-        found.append(xr.Dataset({**at.measured(own[fallback], intact), **judged}, coords={"skill": at.by.names}))
+        judged = {"costs": ((), at.loss_rise(own[fallback], intact).costs(at.tolerance)), "fallback": ((), fallback)}
+        found.append(xr.Dataset({**at.loss_variables(own[fallback], intact), **judged}, coords={"skill": at.by.names}))
     return found
 
 

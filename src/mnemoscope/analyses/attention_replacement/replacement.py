@@ -32,16 +32,16 @@ from torch import Tensor
 from mnemoscope.analyses.attention_replacement.losses import (
     TOLERANCE,
     Assignment,
-    Bench,
-    Head,
+    HeadIndex,
+    LossMeter,
     Score,
-    bench,
-    means,
-    over_skills,
+    loss_meter,
+    mean_scores,
+    skill_variables,
 )
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.patterns import TOLERANCE as ROUNDING
-from mnemoscope.core.patterns import Mechanism, check_names, silent
+from mnemoscope.core.patterns import Mechanism, check_names, unspecified_queries
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import Skills
@@ -67,13 +67,13 @@ def replace_heads(
     Raises:
         InputError: A head does not exist, a pattern could not be attention, or a skill is tested nowhere.
     """
-    return replace_together(bench(model, batch, skills, tolerance=tolerance), assigned)
+    return replace_together(loss_meter(model, batch, skills, tolerance=tolerance), assigned)
 
 
-def replace_together(at: Bench, assigned: Assignment) -> xr.Dataset:
+def replace_together(at: LossMeter, assigned: Assignment) -> xr.Dataset:
     """The result of `replace_heads`."""
     after = at.with_patterns(assigned)
-    found = {**at.measured(after), **at.measured_clean(), "holds": ((), at.rise(after).holds(at.tolerance))}
+    found = {**at.loss_variables(after), **at.clean_variables(), "holds": ((), at.loss_rise(after).holds(at.tolerance))}
     replaced = "; ".join(f"L{layer}H{head}: {m.name}" for (layer, head), m in assigned.items())
     attrs = {**at.attrs, "replaced": replaced, "n_replaced": len(assigned)}
     return xr.Dataset(found, coords={"skill": at.by.names}, attrs=attrs)
@@ -106,50 +106,50 @@ def replace_each(
             nowhere.
     """
     check_names(mechanisms)
-    at = bench(model, batch, skills, tolerance=tolerance, reference=reference, seed=seed)
+    at = loss_meter(model, batch, skills, tolerance=tolerance, reference=reference, seed=seed)
     rows = []
     for head in at.heads:
-        ablated = at.ablated(head)
+        ablated = at.score_ablated(head)
         cells = [replace_one(at, head, mechanism, ablated) for mechanism in mechanisms]
-        rows.append(xr.merge([xr.concat(cells, "mechanism", data_vars="all"), effect_of_ablation(at, ablated)]))
+        rows.append(xr.merge([xr.concat(cells, "mechanism", data_vars="all"), ablation_effect(at, ablated)]))
     table = at.by_layer(rows).assign_coords(
         mechanism=[m.name for m in mechanisms], n_parameters=("mechanism", [m.n_parameters for m in mechanisms])
     )
-    covered = [float((~silent(m.pattern(batch))).double().mean()) for m in mechanisms]
-    return table.assign({**at.measured_clean(), "covered": ("mechanism", covered)}).assign_attrs(at.attrs)
+    covered = [float((~unspecified_queries(m.pattern(batch))).double().mean()) for m in mechanisms]
+    return table.assign({**at.clean_variables(), "covered": ("mechanism", covered)}).assign_attrs(at.attrs)
 
 
-def replace_one(at: Bench, head: Head, mechanism: Mechanism, ablated: Score) -> xr.Dataset:
+def replace_one(at: LossMeter, head: HeadIndex, mechanism: Mechanism, ablated: Score) -> xr.Dataset:
     """One mechanism in one head: see `replace_each`."""
     after = at.with_patterns({head: mechanism})
-    cost, left = at.rise(ablated), at.rise(ablated, after)
+    cost, left = at.loss_rise(ablated), at.loss_rise(ablated, after)
     recovered = torch.where(cost.costly(at.tolerance), left.mean / cost.mean, torch.nan)
-    control = score_of_control(at, head, mechanism)
-    control_loss = torch.full_like(recovered, torch.nan) if control is None else means(control, at.by)["loss"]
+    control = control_score(at, head, mechanism)
+    control_loss = torch.full_like(recovered, torch.nan) if control is None else mean_scores(control, at.by)["loss"]
     judged = {
-        "holds": ((), at.rise(after).holds(at.tolerance)),
+        "holds": ((), at.loss_rise(after).holds(at.tolerance)),
         "beats_control": ((), beats_control(at, control, after)),
     }
-    compared = over_skills({"control_loss": control_loss, "recovered": recovered})
-    return xr.Dataset({**at.measured(after), **compared, **judged}, coords={"skill": at.by.names})
+    compared = skill_variables({"control_loss": control_loss, "recovered": recovered})
+    return xr.Dataset({**at.loss_variables(after), **compared, **judged}, coords={"skill": at.by.names})
 
 
-def effect_of_ablation(at: Bench, ablated: Score) -> xr.Dataset:
+def ablation_effect(at: LossMeter, ablated: Score) -> xr.Dataset:
     """`ablated_loss` and `needed` of one head: see `replace_each`."""
-    found = {"ablated_loss": means(ablated, at.by)["loss"], "needed": at.rise(ablated).costly(at.tolerance)}
-    return xr.Dataset(over_skills(found), coords={"skill": at.by.names})
+    found = {"ablated_loss": mean_scores(ablated, at.by)["loss"], "needed": at.loss_rise(ablated).costly(at.tolerance)}
+    return xr.Dataset(skill_variables(found), coords={"skill": at.by.names})
 
 
-def score_of_control(at: Bench, head: Head, mechanism: Mechanism) -> Score | None:
+def control_score(at: LossMeter, head: HeadIndex, mechanism: Mechanism) -> Score | None:
     """The score with the mechanism aimed at other targets; none if there are no others."""
     if not has_control(mechanism, at.by.batch):
         return None
     return at.with_patterns({head: permuted_targets(mechanism, seed=at.seed)})
 
 
-def beats_control(at: Bench, control: Score | None, after: Score) -> bool:
+def beats_control(at: LossMeter, control: Score | None, after: Score) -> bool:
     """True if the control costs something beside the mechanism, or there is none."""
-    return control is None or at.rise(control, after).costs(at.tolerance)
+    return control is None or at.loss_rise(control, after).costs(at.tolerance)
 
 
 def permuted_targets(mechanism: Mechanism, *, seed: int = 0) -> Mechanism:
@@ -158,7 +158,7 @@ def permuted_targets(mechanism: Mechanism, *, seed: int = 0) -> Mechanism:
     def pattern(batch: Batch) -> Float[Tensor, "batch query key"]:
         rows = mechanism.pattern(batch).clone()
         stream = generator(seed, "permuted targets", mechanism.name)
-        covered = ~silent(rows)
+        covered = ~unspecified_queries(rows)
         for query in range(1, rows.shape[1]):
             chosen = covered[:, query]
             if chosen.any():
@@ -173,7 +173,7 @@ def has_control(mechanism: Mechanism, batch: Batch) -> bool:
     rows = mechanism.pattern(batch)
     n_pos = rows.shape[1]
     even = torch.ones(n_pos, n_pos, device=rows.device).tril() / torch.arange(1, n_pos + 1, device=rows.device)[:, None]
-    return bool((((rows - even).abs().sum(-1) > ROUNDING) & ~silent(rows)).any())
+    return bool((((rows - even).abs().sum(-1) > ROUNDING) & ~unspecified_queries(rows)).any())
 
 
 def _exchanged(rows: Float[Tensor, "row key"], stream: torch.Generator) -> Float[Tensor, "row key"]:

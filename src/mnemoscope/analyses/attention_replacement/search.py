@@ -33,14 +33,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.analyses.attention import attention_by_mechanism, head_scores, layer_attention
-from mnemoscope.analyses.attention_replacement.losses import TOLERANCE, Bench, Head, bench
-from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, N_TOGETHER, Grain, prune, remove_paths
+from mnemoscope.analyses.attention_replacement.losses import TOLERANCE, HeadIndex, LossMeter, loss_meter
+from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, N_PATHS_AT_ONCE, Grain, prune, remove_paths
 from mnemoscope.analyses.attention_replacement.replacement import (
+    ablation_effect,
     beats_control,
-    effect_of_ablation,
+    control_score,
     replace_one,
     replace_together,
-    score_of_control,
 )
 from mnemoscope.analyses.attention_replacement.set_patterns import prepare_trials
 from mnemoscope.core.batch import Batch
@@ -54,19 +54,19 @@ from mnemoscope.core.patterns import (
     earlier_same,
     first,
     fixed,
-    for_slots,
     identity,
     previous,
     same_slot,
-    silent,
+    slot_mechanisms,
+    unspecified_queries,
     with_fallback,
 )
 from mnemoscope.core.protocols import HookedModel, Task
-from mnemoscope.core.skills import Skills, halves
+from mnemoscope.core.skills import Skills, random_halves
 
-NONE = "none"
+NO_MECHANISM = "none"
 LEARNED = "learned mean"
-Candidates = Callable[[HookedModel, Head, Batch], Sequence[Mechanism]]
+MechanismCandidates = Callable[[HookedModel, HeadIndex, Batch], Sequence[Mechanism]]
 """Candidates for one head, read off a model on the sequences to choose by."""
 
 
@@ -120,7 +120,7 @@ def reverse_engineer(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Circuit:
+class AttentionCircuit:
     """An attention circuit, and what it was found on.
 
     Attributes:
@@ -132,7 +132,7 @@ class Circuit:
         dropped: Names of the paths that were dropped, in that order.
     """
 
-    mechanisms: dict[Head, Mechanism]
+    mechanisms: dict[HeadIndex, Mechanism]
     heads: xr.Dataset
     joint: xr.Dataset
     pruned: xr.Dataset
@@ -147,11 +147,11 @@ def find_circuit(
     *,
     skills: Skills | None = None,
     fallbacks: Sequence[Mechanism] = FALLBACKS,
-    own: Candidates | None = None,
+    own: MechanismCandidates | None = None,
     learned: bool = False,
     tolerance: float = TOLERANCE,
     seed: int = 0,
-) -> Circuit:
+) -> AttentionCircuit:
     """Replace all attention by mechanisms and drop the paths that are not needed.
 
     `own` gives more candidates for each head, from the model, the head (layer and number) and the sequences to choose
@@ -164,20 +164,20 @@ def find_circuit(
     rest, dropped, table = prune(found.at, found.chosen, fallbacks)
     heads, joint = found.results["heads"], found.results["joint"]
     pruned = replace_together(found.at, rest)
-    return Circuit(mechanisms=rest, heads=heads, joint=joint, pruned=pruned, paths=table, dropped=dropped)
+    return AttentionCircuit(mechanisms=rest, heads=heads, joint=joint, pruned=pruned, paths=table, dropped=dropped)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Found:
+class _SearchResult:
     """The results of the first three steps of the procedure: `selection`, `heads` and `joint`.
 
     `chosen` has the mechanism of each head, without the heads for which none will do; `best` are the trials of these on
     the test half (`at`).
     """
 
-    chosen: dict[Head, Mechanism]
+    chosen: dict[HeadIndex, Mechanism]
     best: xr.Dataset
-    at: Bench
+    at: LossMeter
     results: dict[str, xr.Dataset]
 
 
@@ -189,52 +189,52 @@ def _search(
     skills: Skills | None,
     fallbacks: Sequence[Mechanism],
     learned: bool,
-    own: Candidates | None = None,
+    own: MechanismCandidates | None = None,
     **options: Any,
-) -> _Found:
+) -> _SearchResult:
     """The first three steps of `reverse_engineer`."""
     check_names(mechanisms)
     for fallback in fallbacks:
-        if not _says_all(fallback, batch):
+        if not _covers_all_queries(fallback, batch):
             raise InputError(f"fallback {fallback.name} says nothing about some queries; complete it with `otherwise`")
-    first, second = halves(batch, skills)
-    prepared = partial(bench, model, reference=first[0], **options)
+    first, second = random_halves(batch, skills)
+    prepared = partial(loss_meter, model, reference=first[0], **options)
     selection, at = prepared(*first), prepared(*second)
 
-    def candidates(head: Head) -> list[Mechanism]:
-        read_off = [] if own is None else _completed(own(model, head, first[0]), fallbacks, first[0])
+    def candidates(head: HeadIndex) -> list[Mechanism]:
+        read_off = [] if own is None else _complete_mechanisms(own(model, head, first[0]), fallbacks, first[0])
         return [*read_off, *(_fitted(model, head, mechanisms, fallbacks, first[0]) if learned else [])]
 
-    chosen, tried = _choose(selection, _completed(mechanisms, fallbacks, batch), candidates)
+    chosen, tried = _choose(selection, _complete_mechanisms(mechanisms, fallbacks, batch), candidates)
     best = at.by_layer([_tested(at, head, chosen.get(head)) for head in at.heads])
     results = {
         "selection": tried.assign_attrs(selection.attrs),
         "heads": best.assign_attrs(at.attrs),
         "joint": replace_together(at, chosen),
     }
-    return _Found(chosen=chosen, best=best, at=at, results=results)
+    return _SearchResult(chosen=chosen, best=best, at=at, results=results)
 
 
 def _choose(
-    at: Bench, candidates: Sequence[Mechanism], own: Callable[[Head], Sequence[Mechanism]]
-) -> tuple[dict[Head, Mechanism], xr.Dataset]:
+    at: LossMeter, candidates: Sequence[Mechanism], own: Callable[[HeadIndex], Sequence[Mechanism]]
+) -> tuple[dict[HeadIndex, Mechanism], xr.Dataset]:
     """The simplest mechanism of each head that surely holds the loss and, if the head is needed, beats its control.
 
     `own` gives further candidates for a head. Returns head to mechanism, without the heads for which none will do, and
     the trials over (layer, head, mechanism), where `rise` is NaN for what was not tried.
     """
-    chosen: dict[Head, Mechanism] = {}
+    chosen: dict[HeadIndex, Mechanism] = {}
     rows, run = [], prepare_trials(at, {})
     for head in at.heads:
-        needed = at.rise(at.ablated(head)).costs(at.tolerance)
+        needed = at.loss_rise(at.score_ablated(head)).costs(at.tolerance)
         ordered, tried = sorted([*candidates, *own(head)], key=lambda m: (m.n_parameters, len(m.parts))), {}
-        some = (ordered[start : start + N_TOGETHER] for start in range(0, len(ordered), N_TOGETHER))
+        some = (ordered[start : start + N_PATHS_AT_ONCE] for start in range(0, len(ordered), N_PATHS_AT_ONCE))
         scores = (score for each in some for score in run({}, head, [checked_pattern(m, at.by.batch) for m in each])[1])
         for mechanism, after in zip(ordered, scores, strict=True):
-            change = at.rise(after)
+            change = at.loss_rise(after)
             holds = change.holds(at.tolerance, surely=True)
             fits = holds and head not in chosen
-            if fits and (not needed or beats_control(at, score_of_control(at, head, mechanism), after)):
+            if fits and (not needed or beats_control(at, control_score(at, head, mechanism), after)):
                 chosen[head] = mechanism
             tried[mechanism.name] = xr.Dataset({"rise": ("skill", change.mean.numpy()), "holds": ((), holds)})
         row = xr.concat(tried.values(), "mechanism", data_vars="all")
@@ -244,40 +244,42 @@ def _choose(
     return chosen, at.by_layer([row.reindex(mechanism=names, fill_value=absent) for row in rows])
 
 
-def _tested(at: Bench, head: Head, mechanism: Mechanism | None) -> xr.Dataset:
+def _tested(at: LossMeter, head: HeadIndex, mechanism: Mechanism | None) -> xr.Dataset:
     """The results of the chosen mechanism of a head on the test half."""
-    ablated = at.ablated(head)
-    effect = effect_of_ablation(at, ablated)
+    ablated = at.score_ablated(head)
+    effect = ablation_effect(at, ablated)
     result = replace_one(at, head, identity() if mechanism is None else mechanism, ablated)
     if mechanism is None:  # a head that keeps its attention: nothing was tried
         result = result.where(False).assign(holds=((), False), beats_control=((), False))
     explained = bool(result.holds) and bool(result.beats_control)
     values = {
-        "best": NONE if mechanism is None else mechanism.name,
+        "best": NO_MECHANISM if mechanism is None else mechanism.name,
         "n_parameters": 0 if mechanism is None else mechanism.n_parameters,
         "verdict": "not needed" if not effect.needed.any() else "explained" if explained else "unexplained",
     }
     return xr.merge([result, effect]).assign({name: ((), value) for name, value in values.items()})
 
 
-def _says_all(mechanism: Mechanism, batch: Batch) -> bool:
+def _covers_all_queries(mechanism: Mechanism, batch: Batch) -> bool:
     """True if a mechanism says something about every query of a batch."""
-    return not silent(checked_pattern(mechanism, batch)).any()
+    return not unspecified_queries(checked_pattern(mechanism, batch)).any()
 
 
-def _completed(mechanisms: Sequence[Mechanism], fallbacks: Sequence[Mechanism], batch: Batch) -> list[Mechanism]:
+def _complete_mechanisms(
+    mechanisms: Sequence[Mechanism], fallbacks: Sequence[Mechanism], batch: Batch
+) -> list[Mechanism]:
     """Mechanisms that say something about every query of a batch: one that does not gets each of the fallbacks."""
     return [
         candidate
         for mechanism in mechanisms
         for candidate in (
-            [mechanism] if _says_all(mechanism, batch) else [with_fallback(mechanism, f) for f in fallbacks]
+            [mechanism] if _covers_all_queries(mechanism, batch) else [with_fallback(mechanism, f) for f in fallbacks]
         )
     ]
 
 
 def _fitted(
-    model: HookedModel, head: Head, mechanisms: Sequence[Mechanism], fallbacks: Sequence[Mechanism], batch: Batch
+    model: HookedModel, head: HeadIndex, mechanisms: Sequence[Mechanism], fallbacks: Sequence[Mechanism], batch: Batch
 ) -> list[Mechanism]:
     """Mechanisms with weights read off the head: its mean pattern, and two kinds of fitted mechanisms.
 
@@ -289,9 +291,9 @@ def _fitted(
     elsewhere = [
         with_fallback(mechanism, learned_mean(attention, unless=mechanism.pattern(batch)))
         for mechanism in mechanisms
-        if not _says_all(mechanism, batch)
+        if not _covers_all_queries(mechanism, batch)
     ]
-    own = _completed([mechanism for mechanism in within if mechanism is not None], fallbacks, batch)
+    own = _complete_mechanisms([mechanism for mechanism in within if mechanism is not None], fallbacks, batch)
     return [*own, learned_mean(attention), *elsewhere]
 
 
@@ -303,7 +305,7 @@ def learned_mean(
     With `unless`, a pattern, the mean is over the sequences about whose query this says nothing. It is over all keys
     alike for a query about which it always says something.
     """
-    counted = torch.ones_like(attention[..., 0]) if unless is None else silent(unless).to(attention)
+    counted = torch.ones_like(attention[..., 0]) if unless is None else unspecified_queries(unless).to(attention)
     n_pos = attention.shape[1]
     n_sequences = counted.sum(0)[:, None]
     even = torch.ones(n_pos, n_pos).to(attention).tril()
@@ -326,7 +328,7 @@ def learned_within(attention: Float[Tensor, "batch query key"], mechanism: Mecha
         return None
     mean = attention.mean(0) * keys[0]
     total = mean.sum(-1, keepdim=True)
-    if (total[~silent(rows[0])] == 0).any():
+    if (total[~unspecified_queries(rows[0])] == 0).any():
         return None
     return fixed(f"{mechanism.name}, {LEARNED}", mean / total)
 
@@ -345,7 +347,7 @@ def read_heads(
         `shares`: from `attention_by_mechanism`.
         `scores`: from `head_scores`.
     """
-    mechanisms, period = for_slots(task.slot_size), task.slot_size
+    mechanisms, period = slot_mechanisms(task.slot_size), task.slot_size
     tree = reverse_engineer(model, batch, mechanisms, skills=task.skills(batch), tolerance=tolerance, seed=seed)
     subgroups = task.subgroups(batch) or None
     shares = attention_by_mechanism(model, batch, _specific_first(period), subgroups=subgroups, period=period)

@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mnemoscope.analyses.attention import layer_attention
-from mnemoscope.analyses.attention_replacement.losses import Assignment, Bench, Head, Score, SkillLoss, score
-from mnemoscope.core.patterns import Mechanism, checked_pattern, silent
+from mnemoscope.analyses.attention_replacement.losses import Assignment, HeadIndex, LossMeter, Score, SkillLoss, score
+from mnemoscope.core.patterns import Mechanism, checked_pattern, unspecified_queries
 from mnemoscope.core.site import Site
 from mnemoscope.engine.architecture import resumable_transformer
 from mnemoscope.engine.block import Attention, Block
@@ -31,7 +31,7 @@ from mnemoscope.engine.budget import CACHE_BYTES, Sizes, output_width
 from mnemoscope.engine.pointwise import project
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.graph import check_exists
-from mnemoscope.interventions.recordings import recorded
+from mnemoscope.interventions.recordings import record_activations
 
 MAX_BYTES = 2**30
 """Memory for the intact runs."""
@@ -44,7 +44,7 @@ N_OUTPUTS = 8
 
 Rows = Float[Tensor, "batch query key"]
 """A pattern that a head is set to."""
-Trials = Callable[[Assignment, Head, Sequence[Rows]], tuple[Score, list[Score]]]
+Trials = Callable[[Assignment, HeadIndex, Sequence[Rows]], tuple[Score, list[Score]]]
 """From set mechanisms, a head and patterns of it: the score of what is set, and with each pattern in that head.
 
 Where a pattern is NaN, attention is learned. The head need not be one of those that are set.
@@ -52,7 +52,7 @@ Where a pattern is NaN, attention is learned. The head need not be one of those 
 
 
 @torch.no_grad()
-def prepare_trials(at: Bench, assigned: Assignment) -> Trials:
+def prepare_trials(at: LossMeter, assigned: Assignment) -> Trials:
     """Trials of a model on a batch, by the engine where possible; `assigned` has all mechanisms that are ever set."""
     for layer, head in assigned:
         check_exists(at.model, Site(kind="pattern", layer=layer, head=head))
@@ -70,12 +70,14 @@ def _is_plain(weights: Transformer) -> bool:
     return own and weights.w_pos is not None and not any(block.parallel for block in weights.blocks)
 
 
-def _run_hooked(at: Bench, assigned: Assignment, head: Head, patterns: Sequence[Rows]) -> tuple[Score, list[Score]]:
+def _run_hooked(
+    at: LossMeter, assigned: Assignment, head: HeadIndex, patterns: Sequence[Rows]
+) -> tuple[Score, list[Score]]:
     changed = [Mechanism(name=f"trial {number}", pattern=lambda _, p=p: p) for number, p in enumerate(patterns)]
     return at.with_patterns(assigned), [at.with_patterns({**assigned, head: mechanism}) for mechanism in changed]
 
 
-def _intact_bytes(at: Bench, n_read: int) -> int:
+def _intact_bytes(at: LossMeter, n_read: int) -> int:
     """The bytes of two intact runs, and of the outputs of some trials."""
     cfg, n_pos = at.model.cfg, at.by.batch.inputs.shape[1]
     numbers = 2 * cfg.d_model + 3 * cfg.n_heads * cfg.d_head + cfg.n_heads * n_pos
@@ -86,27 +88,27 @@ def _intact_bytes(at: Bench, n_read: int) -> int:
 class EngineTrials:
     """Trials on a batch that is cut into parts of which one trial fits into the cache."""
 
-    def __init__(self, at: Bench, weights: Transformer, assigned: Assignment, read: Int[Tensor, " read"]):
+    def __init__(self, at: LossMeter, weights: Transformer, assigned: Assignment, read: Int[Tensor, " read"]):
         self._at, self._batch, self._weights, self._read = at, at.by.batch, weights, read
-        self._by = _at_positions(at.by, read)
+        self._by = _restrict_positions(at.by, read)
         start = Site(kind="resid_pre", layer=0).hook
-        self._stream = recorded(at.model, at.by.batch, [start])[start]
-        self._bytes = Sizes(cfg=at.model.cfg, n_pos=self._stream.shape[1], n_read=len(read)).continued(0)
+        self._stream = record_activations(at.model, at.by.batch, [start])[start]
+        self._bytes = Sizes(cfg=at.model.cfg, n_pos=self._stream.shape[1], n_read=len(read)).continued_cell_bytes(0)
         n = max(1, CACHE_BYTES // self._bytes)
         self._parts = [slice(start, start + n) for start in range(0, len(at.by.batch), n)]
-        self._patterns: dict[tuple[object, int], Patterns] = {}
+        self._patterns: dict[tuple[object, int], LayerPatterns] = {}
         self._whole = self._intact_runs(assigned)
         self._last = (assigned, self._whole)
         self._learned: tuple[int, Tensor] | None = None
 
     @torch.no_grad()
-    def __call__(self, assigned: Assignment, head: Head, patterns: Sequence[Rows]) -> tuple[Score, list[Score]]:
+    def __call__(self, assigned: Assignment, head: HeadIndex, patterns: Sequence[Rows]) -> tuple[Score, list[Score]]:
         """The scores; hooked if attention is learned in other rows than before, or a head is set that was not set."""
         if assigned and head not in assigned:
             return _run_hooked(self._at, assigned, head, patterns)
-        before = silent(checked_pattern(assigned[head], self._batch)) if assigned else None
+        before = unspecified_queries(checked_pattern(assigned[head], self._batch)) if assigned else None
         for pattern in patterns:
-            rows = silent(pattern)
+            rows = unspecified_queries(pattern)
             if rows.any() if before is None else not torch.equal(rows, before):
                 return _run_hooked(self._at, assigned, head, patterns)
         if assigned != self._last[0]:
@@ -122,18 +124,18 @@ class EngineTrials:
         return score(clean, self._by), [score(after, self._by) for after in torch.cat(outputs, 1)]
 
     def _outputs(
-        self, run: "Intact", head: Head, rows: Float[Tensor, "cell batch query key"], learned: Rows | None
+        self, run: "IntactRun", head: HeadIndex, rows: Float[Tensor, "cell batch query key"], learned: Rows | None
     ) -> Float[Tensor, "cell batch read d_output"]:
         n = max(1, CACHE_BYTES // (self._bytes * rows.shape[1]))
         return torch.cat([continued(self._weights, run, *head, chunk, learned) for chunk in rows.split(n)])
 
-    def _learned_attention(self, head: Head) -> Rows:
+    def _learned_attention(self, head: HeadIndex) -> Rows:
         """The learned attention of the head; that of its layer stays for the next one."""
         if self._learned is None or self._learned[0] != head[0]:
             self._learned = (head[0], layer_attention(self._at.model, head[0], self._batch).to(self._stream))
         return self._learned[1][:, head[1]]
 
-    def _intact_runs(self, assigned: Assignment, whole: Sequence["Intact"] | None = None) -> list["Intact"]:
+    def _intact_runs(self, assigned: Assignment, whole: Sequence["IntactRun"] | None = None) -> list["IntactRun"]:
         """The intact run on every part, from the first layer on in which it differs from one of more mechanisms."""
         n_layers, found = len(self._weights.blocks), []
         for number, part in enumerate(self._parts):
@@ -145,10 +147,10 @@ class EngineTrials:
                 continue
             stream = below[n_same].before if below else self._stream[part]
             where = self._at.by.tested[part]
-            found.append(intact(self._weights, stream, patterns, where, self._read, below[:n_same]))
+            found.append(run_intact(self._weights, stream, patterns, where, self._read, below[:n_same]))
         return found
 
-    def _patterns_of_layer(self, assigned: Assignment, layer: int, part: slice) -> "Patterns":
+    def _patterns_of_layer(self, assigned: Assignment, layer: int, part: slice) -> "LayerPatterns":
         own = tuple((head, mechanism) for (where, head), mechanism in assigned.items() if where == layer)
         key = (own, part.start)
         if key not in self._patterns:
@@ -156,18 +158,18 @@ class EngineTrials:
             rows = self._stream.new_full((n, self._at.model.cfg.n_heads, n_pos, n_pos), torch.nan)
             for head, mechanism in own:
                 rows[:, head] = checked_pattern(mechanism, self._batch)[part]
-            self._patterns[key] = Patterns.of(rows)
+            self._patterns[key] = LayerPatterns.from_rows(rows)
         return self._patterns[key]
 
 
-def _at_positions(by: SkillLoss, read: Int[Tensor, " read"]) -> SkillLoss:
+def _restrict_positions(by: SkillLoss, read: Int[Tensor, " read"]) -> SkillLoss:
     """The same at some positions only."""
     fields = {name: getattr(by.batch, name)[:, read] for name in ("inputs", "targets", "scored")}
     return SkillLoss(batch=replace(by.batch, **fields), masks={name: mask[:, read] for name, mask in by.masks.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patterns:
+class LayerPatterns:
     """The set attention of a layer.
 
     `rows` are 0 where attention is learned, which `free` marks; `learned` are the heads that have such rows.
@@ -178,10 +180,12 @@ class Patterns:
     learned: tuple[int, ...]
 
     @staticmethod
-    def of(rows: Float[Tensor, "batch head_index query key"]) -> "Patterns":
+    def from_rows(rows: Float[Tensor, "batch head_index query key"]) -> "LayerPatterns":
         """From patterns with NaN where attention is learned."""
-        free = silent(rows)
-        return Patterns(rows=rows.nan_to_num(), free=free, learned=tuple(free.any(-1).any(0).nonzero()[:, 0].tolist()))
+        free = unspecified_queries(rows)
+        return LayerPatterns(
+            rows=rows.nan_to_num(), free=free, learned=tuple(free.any(-1).any(0).nonzero()[:, 0].tolist())
+        )
 
     @cached_property
     def sees(self) -> Bool[Tensor, "batch query key"]:
@@ -204,12 +208,12 @@ class IntactLayer:
 
     before: Float[Tensor, "batch pos d_model"]
     middle: Float[Tensor, "batch pos d_model"]
-    patterns: Patterns
+    patterns: LayerPatterns
     projections: Projections
 
 
 @dataclass(frozen=True, kw_only=True)
-class Intact:
+class IntactRun:
     """A run that trials differ from.
 
     `needed` marks for every layer the positions whose stream after it influences an output that is read. `read` are the
@@ -222,14 +226,14 @@ class Intact:
     outputs: Float[Tensor, "batch read d_output"]
 
 
-def intact(
+def run_intact(
     weights: Transformer,
     stream: Float[Tensor, "batch pos d_model"],
-    patterns: Sequence[Patterns],
+    patterns: Sequence[LayerPatterns],
     where: Bool[Tensor, "batch pos"],
     read: Int[Tensor, " read"],
     below: Sequence[IntactLayer] = (),
-) -> Intact:
+) -> IntactRun:
     """Run a model with set patterns.
 
     `stream` is the residual stream before the first layer, or before the one after `below`: the lower layers of a run
@@ -247,12 +251,12 @@ def intact(
     needed = [where]
     for own in reversed(patterns[1:]):
         needed.insert(0, needed[0] | _sees_some(own.sees.mT, needed[0][None])[0])
-    return Intact(layers=layers, needed=needed, read=read, outputs=weights.unembedded(stream[:, read]))
+    return IntactRun(layers=layers, needed=needed, read=read, outputs=weights.unembed(stream[:, read]))
 
 
 def continued(
     weights: Transformer,
-    run: Intact,
+    run: IntactRun,
     index: int,
     head: int,
     rows: Float[Tensor, "cell batch query key"],
@@ -268,18 +272,18 @@ def continued(
     change = (rows - (layer.patterns.rows[:, head] if learned is None else learned)).nan_to_num()
     live = (change != 0).any(-1) & run.needed[index]
     z = change @ attn.heads(layer.projections["v"])[:, head]
-    at = _numbers(live)
-    stream = _of_intact(layer.middle, at) + z.flatten(0, 2).index_select(0, at) @ attn.w_o[head]
+    at = _entry_numbers(live)
+    stream = _intact_values(layer.middle, at) + z.flatten(0, 2).index_select(0, at) @ attn.w_o[head]
     stream = _after_mlp(block, stream)
     above = zip(weights.blocks[index + 1 :], run.layers[index + 1 :], run.needed[index + 1 :], strict=True)
     for block, layer, needed in above:
-        live, stream = _through(block, layer, needed, live, stream)
+        live, stream = _run_layer(block, layer, needed, live, stream)
     outputs = run.outputs.repeat(len(rows), 1, 1, 1)
-    outputs.flatten(0, 2)[_numbers(live[:, :, run.read])] = weights.unembedded(stream)
+    outputs.flatten(0, 2)[_entry_numbers(live[:, :, run.read])] = weights.unembed(stream)
     return outputs
 
 
-def _through(
+def _run_layer(
     block: Block,
     layer: IntactLayer,
     needed: Bool[Tensor, "batch pos"],
@@ -292,10 +296,10 @@ def _through(
     """
     if live.sum() > DENSE * live.numel():
         everywhere = torch.ones_like(live)
-        stream = _at_other_positions(layer.before, live, stream, everywhere)
+        stream = _take_positions(layer.before, live, stream, everywhere)
         live = everywhere
     after = (live | _sees_some(layer.patterns.sees, live)) & needed
-    before, at = _numbers(live), _numbers(after)
+    before, at = _entry_numbers(live), _entry_numbers(after)
     attn, whole = block.attention, {}
     for name, new in _projections(block, stream, layer.patterns.learned).items():
         if len(before) < live.numel():
@@ -304,8 +308,8 @@ def _through(
     queries = after.flatten(0, 1).any(0).nonzero()[:, 0]
     z = _z(layer.patterns, whole, attn, queries).flatten(0, 2)
     if len(at) < len(z):
-        z = z.index_select(0, _numbers(after[:, :, queries]))
-    stream = _at_other_positions(layer.before, live, stream, after)
+        z = z.index_select(0, _entry_numbers(after[:, :, queries]))
+    stream = _take_positions(layer.before, live, stream, after)
     return after, _after_mlp(block, stream.add_(project(z, attn.w_o.flatten(0, 1), attn.b_o)))
 
 
@@ -314,7 +318,7 @@ def _projections(block: Block, stream: Float[Tensor, "*rows d_model"], learned: 
     normed, attn = block.ln1(stream), block.attention
     n_heads, found = len(attn.w_o), {}
     for kind in ("q", "k", "v"):
-        w, b = attn.into(kind)
+        w, b = attn.input_projection(kind)
         if kind != "v" and len(learned) < n_heads:
             w, b = (x.unflatten(0, (n_heads, -1))[list(learned)].flatten(0, 1) for x in (w, b))
         found[kind] = F.linear(normed, w, b)
@@ -322,7 +326,7 @@ def _projections(block: Block, stream: Float[Tensor, "*rows d_model"], learned: 
 
 
 def _z(
-    patterns: Patterns, of: Projections, attn: Attention, queries: Int[Tensor, " query"]
+    patterns: LayerPatterns, of: Projections, attn: Attention, queries: Int[Tensor, " query"]
 ) -> Float[Tensor, "cell batch query all_heads"]:
     """The attended values of heads at some queries."""
     v, learned = attn.heads(of["v"]), list(patterns.learned)
@@ -347,7 +351,7 @@ def _after_mlp(block: Block, stream: Float[Tensor, "row d_model"]) -> Float[Tens
     return stream
 
 
-def _at_other_positions(
+def _take_positions(
     intact_stream: Float[Tensor, "batch pos d_model"],
     live: Bool[Tensor, "cell batch pos"],
     stream: Float[Tensor, "row d_model"],
@@ -356,10 +360,10 @@ def _at_other_positions(
     """The stream of the live positions at other ones; at those that are not live, that of the intact run."""
     if torch.equal(live, after):
         return stream
-    at = _numbers(after)
+    at = _entry_numbers(after)
     both = (live & after).flatten()
-    new = stream.index_select(0, _numbers(both[_numbers(live)]))
-    return _of_intact(intact_stream, at).index_copy_(0, _numbers(both[at]), new)
+    new = stream.index_select(0, _entry_numbers(both[_entry_numbers(live)]))
+    return _intact_values(intact_stream, at).index_copy_(0, _entry_numbers(both[at]), new)
 
 
 def _sees_some(
@@ -369,11 +373,11 @@ def _sees_some(
     return einsum(sees.float(), which.float(), "batch query key, cell batch key -> cell batch query") > 0
 
 
-def _numbers(which: Bool[Tensor, "*axes"]) -> Int[Tensor, " row"]:
+def _entry_numbers(which: Bool[Tensor, "*axes"]) -> Int[Tensor, " row"]:
     """The numbers of the chosen entries, counted over all axes."""
     return which.flatten().nonzero()[:, 0]
 
 
-def _of_intact(values: Float[Tensor, "batch pos width"], at: Int[Tensor, " row"]) -> Float[Tensor, "row width"]:
+def _intact_values(values: Float[Tensor, "batch pos width"], at: Int[Tensor, " row"]) -> Float[Tensor, "row width"]:
     """The values of the intact run at these positions of cells."""
     return values.flatten(0, 1).index_select(0, at % (len(values) * values.shape[1]))

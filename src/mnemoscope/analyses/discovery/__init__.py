@@ -4,8 +4,8 @@ from mnemoscope.analyses.discovery.criteria import against_random as against_ran
 from mnemoscope.analyses.discovery.criteria import completeness as completeness
 from mnemoscope.analyses.discovery.criteria import faithfulness as faithfulness
 from mnemoscope.analyses.discovery.criteria import minimality as minimality
-from mnemoscope.analyses.discovery.searches import compared_with_exact as compared_with_exact
-from mnemoscope.analyses.discovery.searches import exact as exact
+from mnemoscope.analyses.discovery.searches import compare_with_exact as compare_with_exact
+from mnemoscope.analyses.discovery.searches import exhaustive_search as exhaustive_search
 from mnemoscope.analyses.discovery.searches import greedy as greedy
 from mnemoscope.analyses.discovery.searches import top_n as top_n
 from mnemoscope.analyses.discovery.setting import Setting as Setting

@@ -46,10 +46,10 @@ import torch
 import xarray as xr
 from jaxtyping import Bool, Float
 
-from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, UNIT, Setting, members, nodes
+from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, UNIT, Setting, circuit_masks, nodes
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.seeding import generator, stream_seed
-from mnemoscope.core.site import LOGITS, coordinates
+from mnemoscope.core.site import LOGITS, edge_coordinates
 
 N_SETS = 20
 Draw = Literal["connected", "uniform"]
@@ -71,7 +71,7 @@ def faithfulness(setting: Setting, circuits: xr.DataArray) -> xr.Dataset:
         `value` with prompt: the metric of the circuit; `full` and `empty` over prompt: that of the whole model and of
         the empty circuit.
     """
-    masks = members(setting.edges, circuits)
+    masks = circuit_masks(setting.edges, circuits)
     rest = circuits.drop_vars("edge").transpose(..., "edge").isel(edge=0, drop=True)
     values = setting.values(masks.reshape(-1, masks.shape[-1]))
     found = {"faithfulness": setting.share(values), "error": setting.error(values)}
@@ -99,7 +99,7 @@ def completeness(setting: Setting, circuit: xr.DataArray, *, n_sets: int = N_SET
         Over `knockout` (the name of an edge, `random 0` and so on, `all`): `incompleteness`; `circuit` and `model`: the
         faithfulness of either without these edges; and with edge `knocked_out`. `mean` and `worst` over all knockouts.
     """
-    inside = one(setting, circuit)
+    inside = single_circuit(setting, circuit)
     in_range("n_sets", n_sets, 0, float("inf"))
     out = knockouts(inside[None], n_sets, seed)[0]
     within, without = faithfulness_without(setting, inside[None], out[None])[:, 0]
@@ -143,9 +143,9 @@ def faithfulness_without(
     return setting.faithfulness(masks.reshape(-1, masks.shape[-1])).reshape(masks.shape[:-1])
 
 
-def one(setting: Setting, circuit: xr.DataArray) -> Bool[np.ndarray, " edge"]:
+def single_circuit(setting: Setting, circuit: xr.DataArray) -> Bool[np.ndarray, " edge"]:
     """A single circuit of the model that has edges; all else is refused."""
-    inside = members(setting.edges, circuit)
+    inside = circuit_masks(setting.edges, circuit)
     if inside.ndim != 1 or not inside.any():
         raise InputError(
             f"circuit must be one circuit with at least one edge; got shape {inside.shape}, {inside.sum()} edges"
@@ -164,8 +164,8 @@ def minimality(setting: Setting, circuit: xr.DataArray, *, target: float = TARGE
         target and needs all its edges.
     """
     in_range("target", target, 0, 1)
-    inside = one(setting, circuit)
-    names = coordinates(setting.edges)
+    inside = single_circuit(setting, circuit)
+    names = edge_coordinates(setting.edges)
     writer, reader = (np.array(names[end][1]) for end in ("writer", "reader"))
     sources = {str(name) for name in writer} - {str(name) for name in reader}
     parts = [name for name in nodes(circuit) if name not in (LOGITS, *sources)]
@@ -218,7 +218,7 @@ def against_random(
     one_of("draw", draw, get_args(Draw))
     for measure in measures:
         one_of("a measure", measure, MEASURES)
-    inside = setting.prune(one(setting, circuit))
+    inside = setting.prune(single_circuit(setting, circuit))
     if not inside.any():
         raise InputError("no edge of circuit lies on a path to the logits, so that it has no size to compare at")
     masks = np.concatenate([inside[None], random_circuits(setting, int(inside.sum()), n=n, draw=draw, seed=seed)])
@@ -246,14 +246,14 @@ def random_circuits(
     stream, found = generator(seed, "circuits", draw), []
     for _ in range(_ROUNDS):
         place = torch.rand(n, len(setting.edges), generator=stream).argsort(1).argsort(1).numpy()
-        masks = place < size if draw == "uniform" else _grown(setting, place, size)
+        masks = place < size if draw == "uniform" else _grow_circuits(setting, place, size)
         found = [*found, *masks[masks.sum(1) == size]]
         if len(found) >= n:
             return np.array(found[:n])
     raise InputError(f"only {len(found)} of {n} {draw} random circuits with {size} edges were found; draw uniform ones")
 
 
-def _grown(setting: Setting, place: np.ndarray, size: int) -> Bool[np.ndarray, "circuit edge"]:
+def _grow_circuits(setting: Setting, place: np.ndarray, size: int) -> Bool[np.ndarray, "circuit edge"]:
     """The pruned form of the shortest beginning of each order whose pruned form has at least some size."""
     low, high = np.zeros(len(place), dtype=int), np.full(len(place), place.shape[1])
     while (low < high).any():  # pruned forms grow with what is taken

@@ -39,9 +39,9 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float, Int
 
-from mnemoscope.analyses.discovery.setting import LARGE, ROUNDING, TARGET, Part, Paths, Setting, along
+from mnemoscope.analyses.discovery.setting import LARGE, ROUNDING, TARGET, EdgePaths, Part, Setting, align_to_edges
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.site import LOGITS, coordinates
+from mnemoscope.core.site import LOGITS, edge_coordinates
 
 MAX_EDGES = 16
 _WINDOW = (8, 64)
@@ -63,7 +63,7 @@ def greedy(setting: Setting, *, threshold: float | None = None, target: float | 
     """
     sign = 1 if setting.metric.higher_is == "better" else -1
     setting.check_time(len(setting.edges), "greedy pruning", "rank edges by attribution and take the top n")
-    kept, worse = _visited(setting, _rule(setting, sign, threshold, target), sign)
+    kept, worse = _visit_edges(setting, _rule(setting, sign, threshold, target), sign)
     kept = setting.prune(kept)
     return xr.Dataset(
         {
@@ -72,7 +72,7 @@ def greedy(setting: Setting, *, threshold: float | None = None, target: float | 
             "faithfulness": setting.faithfulness(kept[None])[0],
             "n_edges": int(kept.sum()),
         },
-        coords=coordinates(setting.edges),
+        coords=edge_coordinates(setting.edges),
         attrs={
             **setting.attrs,
             "method": "greedy pruning from the logits backwards",
@@ -95,7 +95,7 @@ def _rule(setting: Setting, sign: int, threshold: float | None, target: float | 
     return lambda _, without: (without - empty) / span >= target - ROUNDING
 
 
-def _visited(
+def _visit_edges(
     setting: Setting, accepts: Accepts, sign: int
 ) -> tuple[Bool[np.ndarray, " edge"], Float[np.ndarray, " edge"]]:
     """The circuit left after every edge was visited, and by how much the metric was worse without each."""
@@ -146,11 +146,11 @@ def top_n(
         InputError: Scores are not one per edge of the model, or NaN; the target is out of range; or as `Setting.span`.
     """
     in_range("target", target, 0, 1)
-    strength = along(setting.edges, scores).to_numpy()
-    ranked = order(setting.paths, strength, signed=signed, connected=connected)
+    strength = align_to_edges(setting.edges, scores).to_numpy()
+    ranked = edge_order(setting.paths, strength, signed=signed, connected=connected)
     rank = np.empty(len(ranked), dtype=int)
     rank[ranked] = np.arange(1, len(ranked) + 1)
-    tried = _tried(setting, rank, target)
+    tried = _values_by_size(setting, rank, target)
     found = setting.share(values := np.stack(list(tried.values())))
     enough = found >= target - ROUNDING
     taken = np.array(list(tried))
@@ -167,7 +167,7 @@ def top_n(
             "score": ("edge", strength),
             "rank": ("edge", rank),
         },
-        coords={**coordinates(setting.edges), "taken": taken},
+        coords={**edge_coordinates(setting.edges), "taken": taken},
         attrs={
             **setting.attrs,
             "method": f"top n by {scores.name or 'score'}" + (", connected" if connected else ""),
@@ -177,11 +177,13 @@ def top_n(
     )
 
 
-def _tried(setting: Setting, rank: Int[np.ndarray, " edge"], target: float) -> dict[int, Float[np.ndarray, " prompt"]]:
+def _values_by_size(
+    setting: Setting, rank: Int[np.ndarray, " edge"], target: float
+) -> dict[int, Float[np.ndarray, " prompt"]]:
     """The metric of every prompt by number of edges taken, ascending: for all numbers, or those that are needed."""
     _ = setting.span
     n_edges = len(rank)
-    sizes = list(range(n_edges + 1)) if n_edges <= LARGE else _growing(n_edges)
+    sizes = list(range(n_edges + 1)) if n_edges <= LARGE else _growing_sizes(n_edges)
     found = dict(zip(sizes, setting.values(rank <= np.array(sizes)[:, None]), strict=True))
     reached = setting.share(np.stack(list(found.values()))) >= target - ROUNDING
     if reached.any() and reached.argmax() > 0:
@@ -194,13 +196,13 @@ def _tried(setting: Setting, rank: Int[np.ndarray, " edge"], target: float) -> d
     return dict(sorted(found.items()))
 
 
-def _growing(n_edges: int) -> list[int]:
+def _growing_sizes(n_edges: int) -> list[int]:
     """Numbers from 0 to that of all edges, each about a fifth larger than the one before."""
     n_steps = int(4 * np.log2(n_edges)) + 1
     return [0, *dict.fromkeys(np.geomspace(1, n_edges, n_steps).round().astype(int).tolist())]
 
 
-def order(paths: Paths, scores: Float[np.ndarray, " edge"], *, signed: bool, connected: bool) -> list[int]:
+def edge_order(paths: EdgePaths, scores: Float[np.ndarray, " edge"], *, signed: bool, connected: bool) -> list[int]:
     """Numbers of the edges, in the order in which they are taken."""
     if scores.ndim != 1 or np.isnan(scores).any():
         raise InputError(f"scores must be one number per edge; got shape {scores.shape}, {np.isnan(scores).sum()} NaN")
@@ -220,7 +222,7 @@ def order(paths: Paths, scores: Float[np.ndarray, " edge"], *, signed: bool, con
     return ranked
 
 
-def exact(setting: Setting, *, target: float = TARGET) -> xr.Dataset:
+def exhaustive_search(setting: Setting, *, target: float = TARGET) -> xr.Dataset:
     """Every circuit of a small model, with at most 16 edges.
 
     Returns `faithfulness` over `number`: of the circuit that has edge e if bit e of its number is set; `minimal` over
@@ -236,7 +238,7 @@ def exact(setting: Setting, *, target: float = TARGET) -> xr.Dataset:
         )
     masks = (np.arange(2**n_edges)[:, None] >> np.arange(n_edges)) % 2 == 1
     found, size = setting.faithfulness(masks), masks.sum(1)
-    small = np.flatnonzero(minimal(found >= target - ROUNDING))
+    small = np.flatnonzero(minimal_sets(found >= target - ROUNDING))
     small = small[np.lexsort((-found[small], size[small]))]
     best = np.array([np.where(size == n, found, -np.inf).argmax() for n in range(n_edges + 1)])
     return xr.Dataset(
@@ -247,7 +249,7 @@ def exact(setting: Setting, *, target: float = TARGET) -> xr.Dataset:
             "best": (("n_edges", "edge"), masks[best]),
         },
         coords={
-            **coordinates(setting.edges),
+            **edge_coordinates(setting.edges),
             "number": range(len(masks)),
             "alternative": range(len(small)),
             "size": ("alternative", size[small]),
@@ -257,7 +259,7 @@ def exact(setting: Setting, *, target: float = TARGET) -> xr.Dataset:
     )
 
 
-def minimal(reached: Bool[np.ndarray, " circuit"]) -> Bool[np.ndarray, " circuit"]:
+def minimal_sets(reached: Bool[np.ndarray, " circuit"]) -> Bool[np.ndarray, " circuit"]:
     """True for sets that reach a target while none of their subsets does; bit e of a set's number is its element e."""
     below = reached.copy()
     n_elements = len(reached).bit_length() - 1
@@ -270,7 +272,7 @@ def minimal(reached: Bool[np.ndarray, " circuit"]) -> Bool[np.ndarray, " circuit
     return reached & ~smaller
 
 
-def compared_with_exact(truth: xr.Dataset, circuits: xr.DataArray) -> xr.Dataset:
+def compare_with_exact(truth: xr.Dataset, circuits: xr.DataArray) -> xr.Dataset:
     """Circuits, over edge after any other axes, beside the truth from `exact` for the same model.
 
     `size_ratio`: edges by those of the smallest circuit that reaches the target. `jaccard`: shared edges by edges of
@@ -279,7 +281,7 @@ def compared_with_exact(truth: xr.Dataset, circuits: xr.DataArray) -> xr.Dataset
     """
     if not truth.sizes["alternative"]:
         raise InputError("no circuit reaches the target of truth, so that nothing can be compared with it")
-    circuits = along(truth["edge"].values, circuits).astype(bool)
+    circuits = align_to_edges(truth["edge"].values, circuits).astype(bool)
     places = xr.DataArray(1 << np.arange(circuits.sizes["edge"]), dims="edge")
     size, number = circuits.sum("edge"), (circuits * places).sum("edge")
     both = (circuits & truth.minimal).sum("edge")

@@ -35,13 +35,13 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import LOGITS, Edge, Site, coordinates, depth
-from mnemoscope.engine.budget import roomy
+from mnemoscope.core.site import LOGITS, Edge, Site, edge_coordinates, reading_depth
+from mnemoscope.engine.budget import default_max_bytes
 from mnemoscope.interventions.circuit_runs import run_circuits
-from mnemoscope.interventions.edge_states import Replacement
-from mnemoscope.interventions.graph import Embeddings, parts_of
+from mnemoscope.interventions.edge_states import EdgeReplacement
+from mnemoscope.interventions.graph import Embeddings, parts_of_reader
 from mnemoscope.interventions.graph import model_edges as all_edges
-from mnemoscope.interventions.measurement import Question, weights_of
+from mnemoscope.interventions.measurement import SweepQuestion, weight_processing
 
 Part = Site | Literal["logits"]
 """A part that writes, reads, or both."""
@@ -56,20 +56,22 @@ def circuit(edges: Sequence[Edge], members: Iterable[str]) -> xr.DataArray:
     """
     names, members = [str(edge) for edge in edges], set(members)
     if unknown := sorted(members.difference(names)):
-        raise InputError(f"a circuit consists of edges of the model; it has no {unknown[0]!r}; it has {_some(names)}")
-    return labelled(edges, np.array([name in members for name in names]))
+        raise InputError(
+            f"a circuit consists of edges of the model; it has no {unknown[0]!r}; it has {_shorten_names(names)}"
+        )
+    return label_edges(edges, np.array([name in members for name in names]))
 
 
-def labelled(
+def label_edges(
     edges: Sequence[Edge],
     values: Bool[np.ndarray, "*circuits edge"] | Float[np.ndarray, "*circuits edge"],
     *dims: str,
 ) -> xr.DataArray:
     """Circuits, or scores of edges, with the names of the edges; `dims` name the axes before."""
-    return xr.DataArray(values, dims=(*dims, "edge"), coords=coordinates(edges), name="circuit")
+    return xr.DataArray(values, dims=(*dims, "edge"), coords=edge_coordinates(edges), name="circuit")
 
 
-def along(edges: Iterable[Edge | str], values: xr.DataArray) -> xr.DataArray:
+def align_to_edges(edges: Iterable[Edge | str], values: xr.DataArray) -> xr.DataArray:
     """Values along `edge` in the order of a model's edges, `edge` last; refused where they are not one per edge."""
     names = [str(edge) for edge in edges]
     given = [str(name) for name in values["edge"].values] if "edge" in values.coords else []
@@ -77,14 +79,15 @@ def along(edges: Iterable[Edge | str], values: xr.DataArray) -> xr.DataArray:
         odd = sorted(set(given) ^ set(names))
         raise InputError(
             f"a circuit or scores have one value for each of the {len(names)} edges of the model, labelled along edge; "
-            f"got {len(given)}, which differ in {_some(odd) or 'how often they occur'}; label them by setting.edges"
+            f"got {len(given)}, which differ in {_shorten_names(odd) or 'how often they occur'}; "
+            "label them by setting.edges"
         )
     return values.sel(edge=names).transpose(..., "edge")
 
 
-def members(edges: Sequence[Edge], circuits: xr.DataArray) -> Bool[np.ndarray, "*circuits edge"]:
+def circuit_masks(edges: Sequence[Edge], circuits: xr.DataArray) -> Bool[np.ndarray, "*circuits edge"]:
     """Circuits as truth values in the order of a model's edges; refused where they are not one per edge."""
-    masks = along(edges, circuits).to_numpy()
+    masks = align_to_edges(edges, circuits).to_numpy()
     if masks.dtype != bool:
         raise InputError(
             f"a circuit holds truth values; got {masks.dtype}; compare scores with a threshold, or `top_n`"
@@ -101,7 +104,7 @@ def nodes(circuit: xr.DataArray) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Paths:
+class EdgePaths:
     """The edges of a model by the parts that they join, to follow paths in many circuits at once.
 
     `from_` gives by writer, `into` by reader, the numbers of the edges there, in the order of writing or reading.
@@ -113,10 +116,10 @@ class Paths:
     parts: Mapping[Part, Sequence[Part]]
 
     @staticmethod
-    def of(model: HookedModel, edges: Sequence[Edge]) -> "Paths":
+    def from_edges(model: HookedModel, edges: Sequence[Edge]) -> "EdgePaths":
         """The paths of a model."""
         from_, into = _numbers([edge.writer for edge in edges]), _numbers([edge.reader for edge in edges])
-        return Paths(from_=from_, into=into, parts={reader: parts_of(model, reader) for reader in into})
+        return EdgePaths(from_=from_, into=into, parts={reader: parts_of_reader(model, reader) for reader in into})
 
     @cached_property
     def readers(self) -> dict[Part, list[Part]]:
@@ -127,36 +130,36 @@ class Paths:
                 found.setdefault(part, []).append(reader)
         return found
 
-    def pruned(
+    def prune(
         self, masks: Bool[np.ndarray, "*circuits edge"], *, from_embeddings: bool
     ) -> Bool[np.ndarray, "*circuits edge"]:
         """The edges of circuits on paths to the logits; with `from_embeddings` only on those that start there."""
         kept = masks.copy()
         for writer, edges in self.from_.items() if from_embeddings else ():
-            if depth(writer) >= 0:
-                kept[..., edges] &= _any(kept, [self.into[reader] for reader in self.readers[writer]])
+            if reading_depth(writer) >= 0:
+                kept[..., edges] &= _contains_any(kept, [self.into[reader] for reader in self.readers[writer]])
         for reader, edges in reversed(list(self.into.items())):
             if reader != LOGITS:
-                kept[..., edges] &= _any(kept, [self.from_[part] for part in self.parts[reader]])
+                kept[..., edges] &= _contains_any(kept, [self.from_[part] for part in self.parts[reader]])
         return kept
 
 
 def _numbers(parts: Sequence[Part]) -> dict[Part, Int[np.ndarray, " _"]]:
     """The places of each part, those of the lowest layer first."""
-    found: dict[Part, list[int]] = {part: [] for part in sorted(dict.fromkeys(parts), key=depth)}
+    found: dict[Part, list[int]] = {part: [] for part in sorted(dict.fromkeys(parts), key=reading_depth)}
     for number, part in enumerate(parts):
         found[part].append(number)
     return {part: np.array(numbers) for part, numbers in found.items()}
 
 
-def _any(
+def _contains_any(
     masks: Bool[np.ndarray, "*circuits edge"], groups: Sequence[Int[np.ndarray, " _"]]
 ) -> Bool[np.ndarray, "*circuits 1"]:
     """True for circuits that hold one of some edges."""
     return np.asarray(masks[..., np.concatenate(groups)].any(-1, keepdims=True))
 
 
-def _some(names: Sequence[str]) -> str:
+def _shorten_names(names: Sequence[str]) -> str:
     return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
 
 
@@ -196,7 +199,7 @@ class Setting:
     model: HookedModel
     pairs: PromptPairs
     metric: Metric = LOGIT_DIFF
-    replacement: Replacement = "patch"
+    replacement: EdgeReplacement = "patch"
     embeddings: Embeddings = "together"
     refuse: bool = True
     max_bytes: int | None = None
@@ -208,9 +211,9 @@ class Setting:
         return all_edges(self.model, embeddings=self.embeddings)
 
     @cached_property
-    def paths(self) -> Paths:
+    def paths(self) -> EdgePaths:
         """The paths by which the edges join the parts of the model."""
-        return Paths.of(self.model, self.edges)
+        return EdgePaths.from_edges(self.model, self.edges)
 
     @cached_property
     def ends(self) -> tuple[Float[np.ndarray, " prompt"], Float[np.ndarray, " prompt"]]:
@@ -258,7 +261,7 @@ class Setting:
 
     def prune(self, masks: Bool[np.ndarray, "*circuits edge"]) -> Bool[np.ndarray, "*circuits edge"]:
         """Circuits without the edges that cannot matter."""
-        return self.paths.pruned(masks, from_embeddings=self.replacement == "patch")
+        return self.paths.prune(masks, from_embeddings=self.replacement == "patch")
 
     def values(self, masks: Bool[np.ndarray, "circuit edge"]) -> Float[np.ndarray, "circuit prompt"]:
         """The metric of circuits on every prompt; those with the same pruned form are run once."""
@@ -294,7 +297,7 @@ class Setting:
             "replacement": self.replacement,
             "pairs": self.pairs.name,
             "n": len(self.pairs),
-            "weights": weights_of(self.model),
+            "weights": weight_processing(self.model),
         }
 
     def _distinct(self, masks: Bool[np.ndarray, "circuit edge"]) -> tuple[np.ndarray, np.ndarray]:
@@ -304,7 +307,7 @@ class Setting:
         return self.prune(masks[first]), which.ravel()
 
     def _run(self, masks: Bool[np.ndarray, "circuit edge"]) -> Float[np.ndarray, "circuit prompt"]:
-        max_bytes = roomy(self.model) if self.max_bytes is None else self.max_bytes
+        max_bytes = default_max_bytes(self.model) if self.max_bytes is None else self.max_bytes
         what = {"metrics": (self.metric,), "directions": ("noising",), "max_bytes": max_bytes}
-        question = Question(model=self.model, pairs=self.pairs, **what)
+        question = SweepQuestion(model=self.model, pairs=self.pairs, **what)
         return run_circuits(question, self.edges, masks, self.replacement)

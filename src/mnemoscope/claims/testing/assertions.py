@@ -26,7 +26,7 @@ import xarray as xr
 from mnemoscope.analyses.ablation import Removal, ablate, components
 from mnemoscope.analyses.attention import attention_by_mechanism
 from mnemoscope.analyses.roles import choose_roles, role_prompts
-from mnemoscope.claims.testing.cases import subject_or_current, submit
+from mnemoscope.claims.testing.cases import record_effect, subject_or_current
 from mnemoscope.core import positions
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
@@ -103,7 +103,7 @@ def _prompts(on: Subject, n: int, *skills: str) -> Prompts:
     return at
 
 
-def find(parts: Component | Sequence[Component], model: HookedModel, at: Prompts) -> dict[str, Site]:
+def find_sites(parts: Component | Sequence[Component], model: HookedModel, at: Prompts) -> dict[str, Site]:
     """The sites of some parts in one model by component (`L0H1`, `L0 MLP`), with roles chosen on the selection.
 
     Raises InputError where no part is given, one is given twice, or the model has none of that name; the message says
@@ -128,7 +128,7 @@ def find(parts: Component | Sequence[Component], model: HookedModel, at: Prompts
     return found
 
 
-def described(parts: Component | Sequence[Component], found: Mapping[str, Site]) -> str:
+def describe_parts(parts: Component | Sequence[Component], found: Mapping[str, Site]) -> str:
     """The parts by the names in the test and, where these differ, by their place."""
     asked = [str(part) for part in ([parts] if isinstance(parts, Component) else parts)]
     words = [name if name == place else f"{name} ({place})" for name, place in zip(asked, found, strict=True)]
@@ -170,8 +170,8 @@ def assert_necessary(
     AssertionError where no model is on trial, and it is not so.
     """
     __tracebackhide__ = True
-    what, cost = _cost(parts, for_, kind, within, subject_or_current(subject), n)
-    submit(what, cost, at_least, "above", UNIT)
+    what, cost = _removal_cost(parts, for_, kind, within, subject_or_current(subject), n)
+    record_effect(what, cost, at_least, "above", UNIT)
 
 
 def assert_not_necessary(
@@ -189,8 +189,8 @@ def assert_not_necessary(
     Args and errors are those of `assert_necessary`.
     """
     __tracebackhide__ = True
-    what, cost = _cost(parts, for_, kind, within, subject_or_current(subject), n)
-    submit(what, cost, at_most, "below", UNIT)
+    what, cost = _removal_cost(parts, for_, kind, within, subject_or_current(subject), n)
+    record_effect(what, cost, at_most, "below", UNIT)
 
 
 def assert_sufficient(
@@ -210,14 +210,14 @@ def assert_sufficient(
     __tracebackhide__ = True
     on = subject_or_current(subject)
     at = _prompts(on, n, for_)
-    kept = find(parts, on.model, at)
+    kept = find_sites(parts, on.model, at)
     others = {str(site): site for site in components(on.model) if str(site) not in kept}
     if not others:
-        raise InputError(f"{described(parts, kept)} is the whole model; name fewer parts")
-    table = _ablated(on, at, {"others": tuple(others.values())}, kind, within)
+        raise InputError(f"{describe_parts(parts, kept)} is the whole model; name fewer parts")
+    table = _ablate_others(on, at, {"others": tuple(others.values())}, kind, within)
     left = float(table.accuracy.sel(skill=for_).squeeze())
-    what = f"accuracy in {for_} with {described(parts, kept)} alone"
-    submit(what, left, at_least, "above", UNIT)
+    what = f"accuracy in {for_} with {describe_parts(parts, kept)} alone"
+    record_effect(what, left, at_least, "above", UNIT)
 
 
 def assert_dissociated(
@@ -246,12 +246,12 @@ def assert_dissociated(
     heads = {str(site): (site,) for site in components(on.model) if site.kind == "z"}
     if len(heads) < 2:
         raise InputError("a dissociation needs two heads; the model has one")
-    chosen = _ablated(on, at, heads, kind, within, choosing=True)
+    chosen = _ablate_others(on, at, heads, kind, within, choosing=True)
     pair = max(permutations(heads, 2), key=lambda pair: _dissociation(chosen, pair, (first, second), margin))
-    tested = _ablated(on, at, {name: heads[name] for name in pair}, kind, within)
+    tested = _ablate_others(on, at, {name: heads[name] for name in pair}, kind, within)
     effect = _dissociation(tested, pair, (first, second), margin)
     what = f"the double dissociation of {first} ({pair[0]}) and {second} ({pair[1]})"
-    submit(what, effect, 0.0, "above", UNIT)
+    record_effect(what, effect, 0.0, "above", UNIT)
 
 
 def assert_pattern(
@@ -272,14 +272,14 @@ def assert_pattern(
     __tracebackhide__ = True
     on = subject_or_current(subject)
     at = _prompts(on, n)
-    found = find(part, on.model, at)
+    found = find_sites(part, on.model, at)
     [site] = found.values()
     if site.head is None:
         raise InputError(f"an attention pattern is that of a head; got {part}")
     n_pos = at.test.inputs.shape[1]
     if queries is None:
         queries = at.test.scored.any(0).nonzero()[:, 0].tolist()
-    chosen = [positions.number(query, at.test.positions, n_pos, argument="a query") for query in queries]
+    chosen = [positions.find_position(query, at.test.positions, n_pos, argument="a query") for query in queries]
     table = attention_by_mechanism(on.model, at.test, [mechanism], measures=["share"]).isel(subgroup=0, mechanism=0)
     table = table.isel(query=chosen)
     said = table.said
@@ -287,18 +287,18 @@ def assert_pattern(
         raise InputError(f"mechanism {mechanism.name} says nothing about queries {list(queries)}; name others")
     share = table.share.sel(layer=site.layer, head=site.head).fillna(0)
     value = float((share * said).sum() / said.sum())
-    what = f"the share of attention of {described(part, found)} on {mechanism.name}"
-    submit(what, value, at_least, "above", "share of attention")
+    what = f"the share of attention of {describe_parts(part, found)} on {mechanism.name}"
+    record_effect(what, value, at_least, "above", "share of attention")
 
 
-def _cost(
+def _removal_cost(
     parts: Component | Sequence[Component], skill: str, kind: Removal, within: str | None, on: Subject, n: int
 ) -> tuple[str, float]:
     """The cost of removing parts for a skill, in words and as a number."""
     at = _prompts(on, n, skill)
-    found = find(parts, on.model, at)
-    table = _ablated(on, at, {"parts": tuple(found.values())}, kind, within)
-    what = f"what {skill} loses without {described(parts, found)}"
+    found = find_sites(parts, on.model, at)
+    table = _ablate_others(on, at, {"parts": tuple(found.values())}, kind, within)
+    what = f"what {skill} loses without {describe_parts(parts, found)}"
     return what, float((table.clean_accuracy - table.accuracy).sel(skill=skill).squeeze())
 
 
@@ -312,7 +312,7 @@ def _dissociation(table: xr.Dataset, heads: tuple[str, str], skills: tuple[str, 
     return min(cost(0, 0) - margin, margin - cost(0, 1), cost(1, 1) - margin, margin - cost(1, 0))
 
 
-def _ablated(
+def _ablate_others(
     on: Subject,
     at: Prompts,
     targets: Mapping[str, Sequence[Site]],

@@ -57,7 +57,7 @@ _CURRENT: ContextVar[tuple[Callable[[], Subject], list[Effect]] | None] = Contex
 
 
 @contextmanager
-def on_trial(read: Callable[[], Subject]) -> Iterator[list[Effect]]:
+def collect_effects(read: Callable[[], Subject]) -> Iterator[list[Effect]]:
     """Assertions within are about the model of `read`, add their effects to the list, and raise nothing about it."""
     effects: list[Effect] = []
     token = _CURRENT.set((read, effects))
@@ -101,10 +101,10 @@ def claim_effect(
         names = ", ".join(direction for direction, _ in given) or "none"
         raise InputError(f"one of above, below and within must be given; got {names}")
     [(direction, margin)] = given
-    submit(what, float(value), float(margin), direction, unit)
+    record_effect(what, float(value), float(margin), direction, unit)
 
 
-def submit(what: str, value: float, margin: float, direction: Direction, unit: str) -> None:
+def record_effect(what: str, value: float, margin: float, direction: Direction, unit: str) -> None:
     """Record an effect of the model on trial; without one, raise AssertionError where it misses its margin."""
     __tracebackhide__ = True
     if not np.isfinite(value):
@@ -286,7 +286,7 @@ class SeedItem:
         ]
 
 
-def rule(seeds: Sequence[Properties]) -> Ruling:
+def rule_on_seeds(seeds: Sequence[Properties]) -> Ruling:
     """The ruling on one claim, from all seeds, those included that left no effect because they ended in an error."""
     first = seeds[0]
     seeds = sorted(seeds, key=lambda seed: seed["claim_seed"])
@@ -304,24 +304,24 @@ def rule(seeds: Sequence[Properties]) -> Ruling:
         gate=gate,
         **criterion,
     )
-    effects = _along_seed(measured, name).assign_attrs(unit=claim.unit)
-    evidence = Evidence(effects=effects, gate=None if gate is None else _along_seed(measured, "claim_gate_value"))
-    verdict = _unless_incomplete(judge(claim, evidence), len(measured), first["claim_n_seeds"])
+    effects = _stack_seeds(measured, name).assign_attrs(unit=claim.unit)
+    evidence = Evidence(effects=effects, gate=None if gate is None else _stack_seeds(measured, "claim_gate_value"))
+    verdict = _withhold_if_incomplete(judge(claim, evidence), len(measured), first["claim_n_seeds"])
     return Ruling(claim=claim, evidence=evidence, verdict=verdict, rivals={})
 
 
-def unexpected(ruling: Ruling, first: Properties) -> bool:
+def is_unexpected(ruling: Ruling, first: Properties) -> bool:
     """True if another outcome was expected, by the properties of one of the seeds."""
     return first["claim_expect"] not in ("", ruling.verdict.outcome)
 
 
-def line(ruling: Ruling, first: Properties) -> str:
+def summary_line(ruling: Ruling, first: Properties) -> str:
     """The configuration, share, effect, reason and deviating seeds, to follow the outcome."""
     v, numbers = ruling.verdict, "no seed to judge"
     if v.n:
         interval = f" [{v.effect_interval}]" if v.n > 1 else ""
         numbers = f"share {v.share:.2f} [{v.share_interval}], effect {v.effect:.3g}{interval} {v.unit}".rstrip()
-    expected = f"(expected {first['claim_expect']}) " if unexpected(ruling, first) else ""
+    expected = f"(expected {first['claim_expect']}) " if is_unexpected(ruling, first) else ""
     slack = ruling.slack()
     deviating = ", ".join(map(str, slack.seed[slack <= 0].to_numpy().tolist()))
     odd = f" Deviating: seeds {deviating}." if deviating else ""
@@ -338,12 +338,12 @@ def _criterion(judged: Sequence[Properties]) -> tuple[str, dict[str, Any]]:
     return "claim_slack", {"margin": 0.0}
 
 
-def _along_seed(seeds: Sequence[Properties], name: str) -> xr.DataArray:
+def _stack_seeds(seeds: Sequence[Properties], name: str) -> xr.DataArray:
     values = [float(seed.get(name, math.nan)) for seed in seeds]
     return xr.DataArray(values, dims="seed", coords={"seed": [seed["claim_seed"] for seed in seeds]})
 
 
-def _unless_incomplete(verdict: Verdict, n_measured: int, n_found: int) -> Verdict:
+def _withhold_if_incomplete(verdict: Verdict, n_measured: int, n_found: int) -> Verdict:
     """No verdict where seeds are missing: which ones are judged must not depend on how they came out."""
     if n_measured >= n_found:
         return verdict

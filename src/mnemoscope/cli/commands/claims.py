@@ -12,13 +12,13 @@ from tyro.conf import Positional, UseAppendAction
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Claims, NamesOf, OfClaims, Options, RunPaths, WritesResults
+from mnemoscope.cli.options import ClaimOptions, Claims, CommandOptions, RegisteredNames, ResultOptions, RunPaths
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError, one_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimsList(Options):
+class ClaimsList(CommandOptions):
     """The claims that can be put on trial, with their verdicts on the models of the zoo, and their rivals."""
 
     what: Positional[Claims] = ()
@@ -28,7 +28,7 @@ class ClaimsList(Options):
 def claims_list(options: ClaimsList) -> None:
     """Print every claim on a line, with its system, its verdict on record and its rivals."""
     from mnemoscope.claims.recorded import NOT_TRIED, recorded_verdicts
-    from mnemoscope.cli.catalogue import claims_listed
+    from mnemoscope.cli.catalogue import claim_entries
     from mnemoscope.cli.output import show
 
     verdicts = recorded_verdicts()
@@ -40,13 +40,13 @@ def claims_list(options: ClaimsList) -> None:
             str(verdicts.get(id, NOT_TRIED)),
             ", ".join(claim["rivals"]),
         ]
-        for id, claim in claims_listed(options.what).items()
+        for id, claim in claim_entries(options.what).items()
     ]
     show("claims", ("id", "system", "statement", "verdict", "rivals"), rows, n_text=5)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimsShow(Options):
+class ClaimsShow(CommandOptions):
     """All that is fixed about claims before they are tried (criteria, gate, models, controls), and their verdicts."""
 
     what: Positional[Claims]
@@ -56,18 +56,18 @@ class ClaimsShow(Options):
 def claims_show(options: ClaimsShow) -> None:
     """Print a table per claim: what is fixed, and the verdict on record."""
     from mnemoscope.claims.recorded import NOT_TRIED, recorded_verdicts
-    from mnemoscope.cli.catalogue import claims_listed
+    from mnemoscope.cli.catalogue import claim_entries
     from mnemoscope.cli.output import show
 
     verdicts = recorded_verdicts()
-    for id, claim in claims_listed(options.what).items():
+    for id, claim in claim_entries(options.what).items():
         verdict = verdicts[id].in_full if id in verdicts else NOT_TRIED
         rows = [*claim["fixed"], ["verdict on record", verdict]]
         show(f"{id}: {claim['statement']}", ("what", "fixed beforehand"), rows, n_text=2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimsRegister(Options):
+class ClaimsRegister(CommandOptions):
     """Write down what is fixed about claims, before the first run: `registered.json` beside them, to be committed."""
 
     what: Positional[Claims]
@@ -81,7 +81,7 @@ class ClaimsRegister(Options):
 
 def claims_register(options: ClaimsRegister) -> None:
     """Write the registrations of every package that the claims belong to."""
-    from mnemoscope.claims.registration import FILE, package_of, register, superseded
+    from mnemoscope.claims.registration import FILE, package_of, register, superseded_forms
     from mnemoscope.cli.output import console
     from mnemoscope.cli.trials import claims_named
 
@@ -95,7 +95,7 @@ def claims_register(options: ClaimsRegister) -> None:
         of_package = [claim for claim in claims if package_of(claim) == package]
         changed = register(of_package, package, reason=options.supersede, verdicts=verdicts)
         console.print(f"{package / FILE}: {', '.join(changed) or 'nothing new'}", highlight=False)
-        without = [c.id for c in of_package if any(earlier.outcome is None for earlier in superseded(c))]
+        without = [c.id for c in of_package if any(earlier.outcome is None for earlier in superseded_forms(c))]
         if without:
             console.print(
                 f"superseded without a verdict: {', '.join(without)}; add it with --verdicts", highlight=False
@@ -103,7 +103,7 @@ def claims_register(options: ClaimsRegister) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimsCheck(Options):
+class ClaimsCheck(CommandOptions):
     """Measure the controls of claims anew, and compare them and all that is fixed with what is registered."""
 
     what: Positional[Claims]
@@ -114,7 +114,7 @@ class ClaimsCheck(Options):
 
 def claims_check(options: ClaimsCheck) -> None:
     """Print how each claim compares with its registration; raises InputError where a claim is registered otherwise."""
-    from mnemoscope.claims.registration import behaviour, standing
+    from mnemoscope.claims.registration import check_registration, measure_controls
     from mnemoscope.claims.replicates import expected_seeds
     from mnemoscope.cli.output import console, show
     from mnemoscope.cli.trials import claims_named
@@ -122,8 +122,8 @@ def claims_check(options: ClaimsCheck) -> None:
 
     claims = claims_named(options.what)
     with console.status("the controls are measured"):
-        values = behaviour(claims, jobs=options.jobs)
-    standings = {claim.id: standing(claim, expected_seeds(claim), values, anew=True) for claim in claims}
+        values = measure_controls(claims, jobs=options.jobs)
+    standings = {claim.id: check_registration(claim, expected_seeds(claim), values, anew=True) for claim in claims}
     rows = [
         [id, registered_word(each.departures), "not compared" if each.off is None else f"{each.off:.1g}"]
         for id, each in standings.items()
@@ -139,7 +139,7 @@ def claims_check(options: ClaimsCheck) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimsRun(OfClaims, WritesResults):
+class ClaimsRun(ClaimOptions, ResultOptions):
     """Put claims on trial over trained or language models: a verdict each, with controls and rivals; resumes."""
 
     runs: RunPaths = ()
@@ -153,7 +153,7 @@ class ClaimsRun(OfClaims, WritesResults):
     """Where language models go."""
     dtype: str = "float32"
     """Of the weights of language models."""
-    recipe: Annotated[str | None, NamesOf("recipes")] = None
+    recipe: Annotated[str | None, RegisteredNames("recipes")] = None
     """Ask of models of this recipe in place of the claims' own; `list presets` shows the recipes."""
     sensitivity: bool = True
     """Ask again with one factor changed at a time."""
@@ -169,18 +169,18 @@ class ClaimsRun(OfClaims, WritesResults):
 
 def claims_run(options: ClaimsRun) -> None:
     """Measure, judge, print and write."""
-    from mnemoscope.claims.trials import under_recipe
+    from mnemoscope.claims.trials import with_recipe
     from mnemoscope.cli.commands.index import refresh
     from mnemoscope.cli.output import console
     from mnemoscope.cli.refusals import check_out
-    from mnemoscope.cli.trials import answered_by_zoo, claims_named, try_claims
+    from mnemoscope.cli.trials import claims_for_zoo, claims_named, try_claims
     from mnemoscope.core.presets import recipes
 
     what = options.what or default_system()[:1]
     claims = claims_named(what)
     if options.recipe is not None:
         one_of("--recipe", options.recipe, recipes())
-        claims = [claim for claim in claims if under_recipe(claim, options.recipe)]
+        claims = [claim for claim in claims if with_recipe(claim, options.recipe)]
         if not claims:
             raise InputError(f"{' '.join(what)} says nothing of the {options.recipe} recipe; leave out --recipe")
     if not options.model and (of := [claim.id for claim in claims if claim.of_language_models]):
@@ -197,7 +197,7 @@ def claims_run(options: ClaimsRun) -> None:
         raise InputError("claims run needs models: --zoo takes those that came with the package, --runs DIR your own")
     runs = ms.find_runs(paths, without_checkpoint=True) if paths else []
     if not options.runs:
-        claims, sentences = answered_by_zoo(claims, runs)
+        claims, sentences = claims_for_zoo(claims, runs)
         if not claims:
             raise InputError("; ".join(sentences))
         for sentence in sentences:
@@ -243,7 +243,7 @@ def read_verdicts(path: Path) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimsDiff(Options):
+class ClaimsDiff(CommandOptions):
     """Compare two trials: verdicts, shares and effects, with those of rivals and sensitivity tables.
 
     Claims that were tried in both are compared; the others are counted.
@@ -258,7 +258,7 @@ class ClaimsDiff(Options):
 def claims_diff(options: ClaimsDiff) -> None:
     """Print the differences among the claims that are in both files; raises InputError where no claim is in both."""
     from mnemoscope.cli.output import console, show
-    from mnemoscope.core.errors import counted
+    from mnemoscope.core.errors import pluralise
     from mnemoscope.report.rulings.differences import DIFF_HEADER, diff_rows
 
     old, new = read_verdicts(options.old), read_verdicts(options.new)
@@ -267,13 +267,13 @@ def claims_diff(options: ClaimsDiff) -> None:
         raise InputError(f"{options.old} and {options.new} have no claim in common, so that nothing can be compared")
     for place, only in ((options.old, before - after), (options.new, after - before)):
         if only:
-            console.print(f"left out: {counted(len(only), 'claim')} in {place} only", highlight=False)
+            console.print(f"left out: {pluralise(len(only), 'claim')} in {place} only", highlight=False)
     rows = diff_rows(old, new)
     if rows:
         show(f"{options.old} → {options.new}", DIFF_HEADER, rows, n_text=5)
     else:
         console.print(
-            f"the two agree in every verdict, share and effect of {counted(len(before & after), 'claim')}",
+            f"the two agree in every verdict, share and effect of {pluralise(len(before & after), 'claim')}",
             highlight=False,
         )
 

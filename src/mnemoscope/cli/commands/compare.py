@@ -13,37 +13,37 @@ from tyro.conf import Positional
 import mnemoscope as ms
 from mnemoscope.cli.analysis import xr
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Jobs, NamesOf, WritesResults
+from mnemoscope.cli.options import JobOptions, RegisteredNames, ResultOptions
 from mnemoscope.cli.sides import (
     Side,
-    beyond_fields,
     check_pair,
-    described,
+    choose_pair,
+    comparison_notes,
+    describe_side,
+    distinct_names,
     file_name,
-    names_of,
-    notes_on,
+    other_differences,
     pair_name,
-    pair_of,
     read_side,
 )
 from mnemoscope.core.errors import InputError, in_range
 
 if TYPE_CHECKING:
-    from mnemoscope.report.comparison import Compared, OneSequence
+    from mnemoscope.report.comparison import ComparisonContent, SequenceComparison
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(Jobs, WritesResults):
+class Compare(JobOptions, ResultOptions):
     """Two runs, checkpoints or configurations side by side: specification, skills, predictions, attention, ablation.
 
     Each of the two is a run or a directory with the seeds of one configuration; `RUN@STEP` is a checkpoint. Both are
     asked sequences of the task of the first one.
     """
 
-    first: Positional[Annotated[str, NamesOf("runs")]]
+    first: Positional[Annotated[str, RegisteredNames("runs")]]
     """Run directory, directory with seeds of one configuration, or a word such as `zoo:<configuration>`; `@STEP` after
     it takes the checkpoint of that step."""
-    second: Positional[Annotated[str, NamesOf("runs")]]
+    second: Positional[Annotated[str, RegisteredNames("runs")]]
     """The same; differences are the second minus the first."""
     split: Literal["train", "test"] = "test"
     """Sequences of the training set, or unseen ones."""
@@ -60,7 +60,7 @@ class Compare(Jobs, WritesResults):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ModelAndTask:
     """A model, and the task that its questions come from."""
 
     run: ms.Run
@@ -86,7 +86,7 @@ def run(options: Compare) -> None:
 # ---- what is measured
 
 
-def measure(asked: Asked, options: Compare) -> dict[str, xr.Dataset]:
+def measure(asked: ModelAndTask, options: Compare) -> dict[str, xr.Dataset]:
     """Skills of one model, and what they lose without each part where parts can be removed."""
     seed, split = asked.run.spec.seed, options.split
     task, model = asked.task.for_seed(seed), asked.run.hooked(asked.step)
@@ -94,11 +94,11 @@ def measure(asked: Asked, options: Compare) -> dict[str, xr.Dataset]:
     found = {"skills": ms.analyses.skill_scores(model, task, batch)}
     if _removable(task, batch):
         removed = ms.analyses.ablate_by_role(model, task, kinds=options.kinds, n=options.n, split=split, seed=seed)
-        found["ablation"] = _as_of_several(removed)
+        found["ablation"] = _name_first_head(removed)
     return found
 
 
-def _as_of_several(ablation: xr.Dataset) -> xr.Dataset:
+def _name_first_head(ablation: xr.Dataset) -> xr.Dataset:
     """A head that is alone (`the head`) under the name of the first of several, so that it stands beside that one."""
     first = f"{ablation.skill.values[0]} head"
     roles = [first if role == "the head" else role for role in ablation.role.values.tolist()]
@@ -110,15 +110,15 @@ def _removable(task: ms.Task, batch: ms.Batch) -> bool:
     return batch.has_vectors or (bool(task.skills(batch)) and not batch.ragged)
 
 
-def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any], Compared]:
+def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any], ComparisonContent]:
     """Results by name, and their tables, figures and notes."""
     from mnemoscope.cli.output import console
     from mnemoscope.report import comparison
-    from mnemoscope.report.ablation import damage, quantity_of
+    from mnemoscope.report.ablation import ablation_quantity, damage
     from mnemoscope.run.executor import analyse_many
 
-    names, sides = names_of(first, second), (first, second)
-    asked = [Asked(run=run, step=side.step, task=first.task) for side in sides for run in side.runs]
+    names, sides = distinct_names(first, second), (first, second)
+    asked = [ModelAndTask(run=run, step=side.step, task=first.task) for side in sides for run in side.runs]
     with console.status(f"measuring {len(asked)} models"):
         each = list(analyse_many(asked, partial(measure, options=options), jobs=options.jobs))
     n = len(first.runs)
@@ -134,21 +134,21 @@ def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any]
         heads_first = sorted(change.role.values.tolist(), key=lambda role: role.endswith("MLP"))
         change = change.sel(role=heads_first)
         results["ablation"] = _tree(ablations, change.to_dataset(name="lost"))
-        what = quantity_of(ablations[0]).change
+        what = ablation_quantity(ablations[0]).change
         table = comparison.ablation_table(one, other, change, names, what=what)
         figure = comparison.ablation_figure(one, other, change, names, what=what)
-    pair = pair_of(first, second)
+    pair = choose_pair(first, second)
     sequence, attention = _one_sequence(pair, sides, found, options)
     results["attention"] = attention
-    places = _places(pair, sides, names, options, results)
+    places = _place_tables(pair, sides, names, options, results)
     sequences = f"{options.n} {'unseen ' if options.split == 'test' else 'training '}sequences of each subgroup"
-    shown = comparison.Compared(
+    shown = comparison.ComparisonContent(
         title=f"{first.name} and {second.name}",
-        lead=f"The first: {described(first)}. The second: {described(second)}.",
-        notes=notes_on(first, second, pair, ablated=table is not None),
+        lead=f"The first: {describe_side(first)}. The second: {describe_side(second)}.",
+        notes=comparison_notes(first, second, pair, ablated=table is not None),
         names=names,
         specification=comparison.specification_table(
-            first.runs[0].spec, second.runs[0].spec, names, beyond_fields(first, second)
+            first.runs[0].spec, second.runs[0].spec, names, other_differences(first, second)
         ),
         skills=comparison.skill_table(scores, others, changes, names, sequences=sequences),
         skill_figure=comparison.skill_figure(scores, others, names),
@@ -171,13 +171,13 @@ def _tree(sides: Sequence[xr.Dataset], change: xr.Dataset) -> xr.DataTree:
 
 def _one_sequence(
     pair: tuple[ms.Run, ms.Run], sides: tuple[Side, Side], found: Sequence[Mapping[str, xr.Dataset]], options: Compare
-) -> tuple[OneSequence, xr.DataTree]:
+) -> tuple[SequenceComparison, xr.DataTree]:
     """Attention, and predictions of tokens, of one seed each on one sequence of the first one's task."""
-    from mnemoscope.report.comparison import OneSequence
-    from mnemoscope.report.guesses import on_one_line
+    from mnemoscope.report.comparison import SequenceComparison
+    from mnemoscope.report.guesses import show_line_breaks
 
     task = sides[0].task.for_seed(pair[0].spec.seed)
-    entry = ms.report.report_of(task)
+    entry = ms.report.find_report(task)
     batch = entry.example(task) if options.sequence is None else entry.parse(task, options.sequence)
     models = [run.hooked(side.step) for run, side in zip(pair, sides, strict=True)]
     patterns = [entry.patterns(model, task, batch).isel(example=0) for model in models]
@@ -185,10 +185,10 @@ def _one_sequence(
     for run, result in zip(pair, found, strict=True):
         of_run = result["ablation"].sel(seed=run.spec.seed) if "ablation" in result else None
         named = {} if of_run is None else ms.analyses.roles_of(of_run)
-        roles.append({head: role for head, role in named.items() if "H" in head} or _numbered(run))
+        roles.append({head: role for head, role in named.items() if "H" in head} or _numbered_roles(run))
     predicted = [] if batch.has_vectors else [entry.predict(model, task, batch) for model in models]
-    what = "An unseen sequence" if options.sequence is None else f"The sequence {on_one_line(options.sequence)}"
-    shown = OneSequence(
+    what = "An unseen sequence" if options.sequence is None else f"The sequence {show_line_breaks(options.sequence)}"
+    shown = SequenceComparison(
         title=f"{what}, {pair_name(pair)}",
         patterns=patterns,
         roles=roles,
@@ -198,12 +198,12 @@ def _one_sequence(
     return shown, ms.analyses.side_by_side(dict(zip(("first", "second"), patterns, strict=True)))
 
 
-def _numbered(run: ms.Run) -> dict[str, str]:
+def _numbered_roles(run: ms.Run) -> dict[str, str]:
     model = run.spec.model
     return {name: name for layer in range(model.n_layers) for name in (f"L{layer}H{h}" for h in range(model.n_heads))}
 
 
-def _places(
+def _place_tables(
     pair: tuple[ms.Run, ms.Run],
     sides: tuple[Side, Side],
     names: tuple[str, str],

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from tyro.conf import Positional
 
 from mnemoscope.cli.command import COMMANDS, Command, commands, split_command
-from mnemoscope.cli.options import NamesOf, Options
+from mnemoscope.cli.options import CommandOptions, RegisteredNames
 
 _BASH = """
 _mnemoscope() {
@@ -45,7 +45,7 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Completion(Options):
+class Completion(CommandOptions):
     """Print a script that lets a shell complete commands, options and names; `--help` says where it goes.
 
     Presets, recipes, systems, claims and runs of the zoo are completed as they are installed when the key is pressed.
@@ -79,55 +79,55 @@ def candidates(words: Sequence[str]) -> list[str]:
         offered: Iterable[str] = [name.split()[n] for name in commands() if name.split()[:n] == before]
         offered = [*offered, *(() if before else ("--help", "--version"))]
     else:
-        offered = _after(commands()[called[0]].options, called[1], typed)
+        offered = _next_words(commands()[called[0]].options, called[1], typed)
     return [word for word in dict.fromkeys(offered) if word.startswith(typed)]
 
 
-def _after(options: type, given: Sequence[str], typed: str) -> Iterable[str]:
+def _next_words(options: type, given: Sequence[str], typed: str) -> Iterable[str]:
     """The words that may follow those given to a command."""
     from mnemoscope.cli.refusals import option_names
 
     hints = get_type_hints(options, include_extras=True)
     if typed.startswith("-"):
-        switches = [f"--no-{name}".replace("_", "-") for name, hint in hints.items() if _bare(hint) is bool]
+        switches = [f"--no-{name}".replace("_", "-") for name, hint in hints.items() if _strip_marks(hint) is bool]
         return ("--help", *option_names(options), *switches)
-    return _values(hint) if (hint := _expected(options, hints, given)) is not None else ()
+    return _option_values(hint) if (hint := _expected_hint(options, hints, given)) is not None else ()
 
 
-def _expected(options: type, hints: Mapping[str, Any], given: Sequence[str]) -> Any | None:
+def _expected_hint(options: type, hints: Mapping[str, Any], given: Sequence[str]) -> Any | None:
     """The annotation of the option or the argument that the next word belongs to; None: there is none."""
-    from mnemoscope.cli.refusals import positional
+    from mnemoscope.cli.refusals import is_positional
 
     opened = [place for place, word in enumerate(given) if word.startswith("--")]
     if opened:
         called, n_values = given[opened[-1]], len(given) - opened[-1] - 1
         hint = hints.get(called.removeprefix("--").replace("-", "_"))
-        takes = hint is not None and _bare(hint) is not bool
-        if takes and (n_values == 0 or _several(hint)):
+        takes = hint is not None and _strip_marks(hint) is not bool
+        if takes and (n_values == 0 or _takes_several(hint)):
             return hint
         n_before = opened[0] + max(0, n_values - takes)
     else:
         n_before = len(given)
-    places = [hints[field.name] for field in dataclasses.fields(options) if positional(hints[field.name])]
+    places = [hints[field.name] for field in dataclasses.fields(options) if is_positional(hints[field.name])]
     if n_before < len(places):
         return places[n_before]
-    return places[-1] if places and _several(places[-1]) else None
+    return places[-1] if places and _takes_several(places[-1]) else None
 
 
-def _bare(hint: Any) -> Any:
+def _strip_marks(hint: Any) -> Any:
     """An annotation without its marks."""
     return get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
 
 
-def _several(hint: Any) -> bool:
-    return get_origin(_bare(hint)) is tuple
+def _takes_several(hint: Any) -> bool:
+    return get_origin(_strip_marks(hint)) is tuple
 
 
-def _values(hint: Any) -> Iterable[str]:
+def _option_values(hint: Any) -> Iterable[str]:
     """The words that an option takes, as far as these are known."""
     for mark in getattr(hint, "__metadata__", ()):
-        if isinstance(mark, NamesOf):
-            yield from (*mark.also, *_names(mark.kind))
+        if isinstance(mark, RegisteredNames):
+            yield from (*mark.also, *_registered_names(mark.kind))
     yield from _choices(hint)
 
 
@@ -139,17 +139,17 @@ def _choices(hint: Any) -> Iterable[str]:
             yield from _choices(inner)
 
 
-def _names(kind: str) -> Iterable[str]:
-    from mnemoscope.cli.catalogue import listed
+def _registered_names(kind: str) -> Iterable[str]:
+    from mnemoscope.cli.catalogue import catalogue_entries
     from mnemoscope.models import zoo
     from mnemoscope.records.record import records
 
     if kind == "presets" or kind == "systems":
-        return listed(kind)
+        return catalogue_entries(kind)
     if kind == "recipes":
-        return (name for preset in listed("presets").values() for name in preset["recipes"])
+        return (name for preset in catalogue_entries("presets").values() for name in preset["recipes"])
     if kind == "claims":
-        claims = listed("claims")
+        claims = catalogue_entries("claims")
         return (*claims, *(claim["system"] for claim in claims.values()))
     if kind == "analyses":
         return records()

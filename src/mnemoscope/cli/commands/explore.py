@@ -9,11 +9,11 @@ from tyro.conf import Positional
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Options, RunPaths
+from mnemoscope.cli.options import CommandOptions, RunPaths
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explore(Options):
+class Explore(CommandOptions):
     """A page in which the model runs: change the sequence, switch parts off, patch, walk through training."""
 
     runs: Positional[RunPaths]
@@ -37,12 +37,12 @@ def write_explorer(path: Path, page: ms.report.Page, n_models: int) -> None:
     """Write the page and say where."""
     from mnemoscope.cli.output import console
     from mnemoscope.models.files import write_atomically
-    from mnemoscope.report.tables import counted
+    from mnemoscope.report.tables import pluralise
 
     content = page.html().encode()
     write_atomically(path, content)
     size = f"{len(content) / 1e6:.1f} MB"
-    console.print(f"wrote {path}: {counted(n_models, 'model')}, {size}", highlight=False)
+    console.print(f"wrote {path}: {pluralise(n_models, 'model')}, {size}", highlight=False)
 
 
 COMMANDS.add("explore", Command(options=Explore, run=run, section="understand a trained model", out_is_file=True))

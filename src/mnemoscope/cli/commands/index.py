@@ -8,11 +8,11 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Options
+from mnemoscope.cli.options import CommandOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Index(Options):
+class Index(CommandOptions):
     """One page on all runs and results in a directory, to filter and to sort, with links to every page and file."""
 
     directory: Positional[Path] = Path()

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional
 
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import NamesOf, Options
-from mnemoscope.core.errors import InputError, nearest
+from mnemoscope.cli.options import CommandOptions, RegisteredNames
+from mnemoscope.core.errors import InputError, suggest_nearest
 
 if TYPE_CHECKING:
-    from mnemoscope.models.glance import Glance
+    from mnemoscope.models.glance import RunSummary
 
 
 @dataclass(frozen=True, kw_only=True)
-class List(Options):
+class List(CommandOptions):
     """List what exists: tasks, presets, systems, the runs that came with the package, or those below a directory."""
 
-    what: Positional[Annotated[str, NamesOf("runs", also=("tasks", "presets", "systems"))]] = "presets"
+    what: Positional[Annotated[str, RegisteredNames("runs", also=("tasks", "presets", "systems"))]] = "presets"
     """tasks, presets, systems, zoo, a word `zoo:<configuration>`, or a directory with runs."""
 
 
@@ -30,14 +30,16 @@ _ZOO_HEADER = ("configuration", "seeds", "steps", "checkpoints", "kB")
 
 def run(options: List) -> None:
     """Print names with one line each, what the zoo holds, or the runs below a directory."""
-    from mnemoscope.cli.catalogue import listed
+    from mnemoscope.cli.catalogue import catalogue_entries
     from mnemoscope.cli.output import show
 
     if options.what == "presets":
-        rows = [[name, each["summary"], ", ".join(each["recipes"])] for name, each in listed("presets").items()]
+        rows = [
+            [name, each["summary"], ", ".join(each["recipes"])] for name, each in catalogue_entries("presets").items()
+        ]
         show("presets", ("name", "what", "recipes"), rows, n_text=3)
     elif options.what == "tasks" or options.what == "systems":
-        rows = [[name, each["summary"]] for name, each in listed(options.what).items()]
+        rows = [[name, each["summary"]] for name, each in catalogue_entries(options.what).items()]
         show(options.what, ("name", "what"), rows, n_text=2)
     elif options.what == _ZOO:
         show("trained runs that are installed", _ZOO_HEADER, _zoo())
@@ -45,7 +47,7 @@ def run(options: List) -> None:
     elif options.what.startswith(f"{_ZOO}:") or Path(options.what).is_dir():
         _show_runs(options.what)
     else:
-        got = f"{options.what!r}{nearest(options.what, ('tasks', 'presets', 'systems', _ZOO))}"
+        got = f"{options.what!r}{suggest_nearest(options.what, ('tasks', 'presets', 'systems', _ZOO))}"
         raise InputError(f"list takes tasks, presets, systems, zoo or a directory with runs; got {got}")
 
 
@@ -81,19 +83,21 @@ def _show_missing() -> None:
 
 def _show_runs(what: str) -> None:
     """One line per run, in the order of the presets, with what differs from its preset where something does."""
-    from mnemoscope.cli.catalogue import listed
+    from mnemoscope.cli.catalogue import catalogue_entries
     from mnemoscope.cli.output import show
-    from mnemoscope.models.glance import glance, nothing_in
+    from mnemoscope.models.glance import no_runs_error, summarise_runs
 
-    rank = {name: place for place, name in enumerate(listed("presets"))}
-    words = {name: called for system in listed("systems").values() for name, called in system["in_words"].items()}
-    found, unreadable = glance(Path(what))
+    rank = {name: place for place, name in enumerate(catalogue_entries("presets"))}
+    words = {
+        name: called for system in catalogue_entries("systems").values() for name, called in system["in_words"].items()
+    }
+    found, unreadable = summarise_runs(Path(what))
     for problem in (*unreadable.values(), *(run.problem for run in found if run.problem)):
         raise InputError(problem)
     if not found:
-        raise nothing_in(Path(what))
+        raise no_runs_error(Path(what))
     runs = sorted(found, key=lambda run: rank.get(run.preset, len(rank)))
-    changes = [_changes(run) if "+" in run.preset else "" for run in runs]
+    changes = [_preset_changes(run) if "+" in run.preset else "" for run in runs]
     rows = []
     for run, text in zip(runs, changes, strict=True):
         called, loss = f"{words.get(run.preset, run.preset)}-{run.recipe}", run.last("train_loss")
@@ -103,7 +107,7 @@ def _show_runs(what: str) -> None:
     show(f"runs of {what}", header, rows, n_text=len(header) - 4)
 
 
-def _changes(run: Glance) -> str:
+def _preset_changes(run: RunSummary) -> str:
     """The differences from the preset; takes the specification along, and so torch."""
     from mnemoscope.core.presets import changes_text
 

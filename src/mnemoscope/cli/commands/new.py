@@ -13,7 +13,7 @@ from typing import Literal
 from tyro.conf import Positional
 
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Options
+from mnemoscope.cli.options import CommandOptions
 from mnemoscope.core.errors import InputError
 
 _NEXT = {
@@ -25,7 +25,7 @@ _NEXT = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class New(Options):
+class New(CommandOptions):
     """Write a working task, claim or analysis with its test, to be changed into your own."""
 
     what: Positional[Literal["task", "claim", "analysis"]]

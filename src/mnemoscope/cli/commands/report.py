@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Annotated
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import analysed, fill, measured_together
+from mnemoscope.cli.analysis import analyse_runs, fill_page, measure_configuration
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import NamesOf, OfRuns, WritesReport
+from mnemoscope.cli.options import RegisteredNames, ReportOptions, RunOptions
 from mnemoscope.core.errors import one_of
 
-Sections = Mapping[str, "Mapping[str, ms.records.Shown]"]
+Sections = Mapping[str, "Mapping[str, ms.records.Display]"]
 """Displays by name of an analysis and label of a configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(OfRuns, WritesReport):
+class Report(RunOptions, ReportOptions):
     """One self-contained HTML page on all given runs."""
 
-    analyses: Annotated[tuple[str, ...], NamesOf("analyses")] = ()
+    analyses: Annotated[tuple[str, ...], RegisteredNames("analyses")] = ()
     """Sections of these analyses too, by the names of their commands, with default options."""
     out: Path = Path("report.html")
     """The page."""
@@ -48,7 +48,9 @@ def _sections(chosen: Sequence[ms.records.Record], runs: Sequence[ms.Run], jobs:
     """The displays of every configuration, by analysis."""
     return {
         record.name: {
-            label: ms.records.shown(record, measured_together(record, label, members, record.options(), jobs))
+            label: ms.records.render_results(
+                record, measure_configuration(record, label, members, record.options(), jobs)
+            )
             for label, members in ms.models.by_label(runs).items()
         }
         for record in chosen
@@ -59,13 +61,13 @@ def analyse_all(
     runs: Sequence[ms.Run], jobs: int, found: dict[Path, ms.report.Results] | None = None
 ) -> list[tuple[ms.TaskReport, dict[str, ms.report.Results]]]:
     """Every analysis of every run, by task and configuration; `found`, known results by directory, gets new ones."""
-    from mnemoscope.report.task_report import analyse_run, by_report
+    from mnemoscope.report.task_report import analyse_run, group_by_report
 
-    parts = by_report(runs)
+    parts = group_by_report(runs)
     ordered = [run for _, groups in parts for group in groups.values() for run in group]
     found = {} if found is None else found
     missing = [run for run in ordered if run.path not in found]
-    found |= zip((run.path for run in missing), analysed(missing, analyse_run, jobs, "runs analysed"), strict=True)
+    found |= zip((run.path for run in missing), analyse_runs(missing, analyse_run, jobs, "runs analysed"), strict=True)
     return [
         (
             entry,
@@ -91,7 +93,7 @@ def write_report(
     path: Path,
     runs: Sequence[ms.Run],
     parts: Sequence[tuple[ms.TaskReport, dict[str, ms.report.Results]]],
-    options: WritesReport,
+    options: ReportOptions,
     sections: Sections | None = None,
 ) -> None:
     """Write the page on some runs, with sections of analyses, and the explorer unless it is declined; say where."""
@@ -105,7 +107,7 @@ def write_report(
             page.section(name.capitalize())
             for label, display in displays.items():
                 page.heading(label)
-                fill(page, display)
+                fill_page(page, display)
         write_page(path, page.html(), page.figures, options)
     console.print(f"wrote {path}", highlight=False)
 

@@ -11,7 +11,7 @@ from tyro.conf import Positional
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Jobs, NamesOf, WritesReport, WritesResults
+from mnemoscope.cli.options import JobOptions, RegisteredNames, ReportOptions, ResultOptions
 from mnemoscope.cli.parse import default_system, parse_seeds
 
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reproduce(Jobs, WritesReport, WritesResults):
+class Reproduce(JobOptions, ReportOptions, ResultOptions):
     """Train and report a published system and put its claims on trial; a second call continues or only reports.
 
     Claims about draws need no runs: what was measured for them has a report of its own, and is all that there is of a
     system that trains none.
     """
 
-    system: Positional[Annotated[str | None, NamesOf("systems")]] = None
+    system: Positional[Annotated[str | None, RegisteredNames("systems")]] = None
     """Which system; `mnemoscope list systems` shows them. None: the first that has a default preset."""
     full: bool = False
     """Train the models of the published recipe anew, at the paper's sizes, and judge those (hours on two cores)."""
@@ -53,7 +53,7 @@ def run(options: Reproduce) -> None:
 
 def _reproduce(options: Reproduce, out: Path) -> None:
     """Train the system's plan, print the tables, write arrays and the report, and put the claims on trial."""
-    from mnemoscope.claims.trials import under
+    from mnemoscope.claims.trials import with_configurations
     from mnemoscope.cli.commands.runs import track_all
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console
@@ -62,7 +62,7 @@ def _reproduce(options: Reproduce, out: Path) -> None:
     name = options.system or default_system()[0]
     system = ms.SYSTEMS.get(name)
     chosen = parse_seeds(options.seeds) if options.seeds is not None else None
-    changes = _changes(system, options.corpus)
+    changes = _corpus_changes(system, options.corpus)
     parts = [
         replace(part, changes=(*part.changes, *changes)) for part in (system.full if options.full else system.quick)
     ]
@@ -79,20 +79,20 @@ def _reproduce(options: Reproduce, out: Path) -> None:
         return
     specs = [spec for part in parts for spec in part.specs(chosen)]
     console.print(_plan(name, specs, out, options.jobs), highlight=False, soft_wrap=True)
-    found = _first_look(specs, out, options)
+    found = _train_first_seeds(specs, out, options)
     runs = train_with_progress(specs, out / "runs", options.jobs)
-    if followed := [run for run in runs if ms.report.report_of(run.spec.task).trajectory is not None]:
+    if followed := [run for run in runs if ms.report.find_report(run.spec.task).trajectory is not None]:
         track_all(followed, options.jobs)
         for run in followed:  # a trajectory belongs to what is found of a run
             found.pop(run.path, None)
-    _tables(runs, out, options, found)
+    _write_tables(runs, out, options, found)
     claims = [claim for claim in claims_named(()) if claim.system == name]
     if not claims:
         console.print(f"there are no claims on {name}", highlight=False)
         return
     for field, value in changes:
-        claims = [under(claim, field, value) for claim in claims]
-    if options.full and _answerable(claims, runs):
+        claims = [with_configurations(claim, field, value) for claim in claims]
+    if options.full and _answerable_claims(claims, runs):
         _try_all(claims, runs, out, options, title="verdicts", where=["--runs", str(out / "runs")])
         return
     _try_fresh(claims, runs, out, options)
@@ -104,31 +104,31 @@ def _reproduce(options: Reproduce, out: Path) -> None:
 
 def _plan(name: str, specs: Sequence[ms.RunSpec], out: Path, jobs: int) -> str:
     """Say what will be done and how long it takes on a core of average speed."""
-    from mnemoscope.report.tables import counted
+    from mnemoscope.report.tables import pluralise
     from mnemoscope.run.executor import n_processes
     from mnemoscope.run.sweep import run_path
 
     left = [spec for spec in specs if not ms.Run(run_path(out / "runs", spec), spec).finished]
     after = "tables, a report and verdicts on the claims"
     if not left:
-        return f"{name}: all {counted(len(specs), 'model')} are trained; {after} follow"
+        return f"{name}: all {pluralise(len(specs), 'model')} are trained; {after} follow"
     processes = min(n_processes(jobs), len(left))
     minutes = sum(map(_seconds_of_training, left)) / processes / 60
     duration = f"{minutes:.0f} min" if 1 <= minutes < 90 else "a minute" if minutes < 1 else f"{minutes / 60:.0f} hours"
     n_steps = sum(spec.recipe.n_steps for spec in left)
     return (
-        f"{name}: trains {len(left)} of {counted(len(specs), 'model')} ({n_steps:,} steps; about {duration} with "
+        f"{name}: trains {len(left)} of {pluralise(len(specs), 'model')} ({n_steps:,} steps; about {duration} with "
         f"--jobs {processes}), then makes {after}, which takes about as long again; results go to {out}"
     )
 
 
 def _seconds_of_training(spec: ms.RunSpec) -> float:
-    """Estimate from a fixed cost and 60 GFLOP/s per layer and step; tiny-recall's v3 gets 4 ms a step."""
+    """Estimate from a fixed cost and 60 GFLOP/s per layer and step."""
     flops = 72 * spec.model.d_model**2 * spec.task.n_ctx * spec.recipe.batch_size
     return spec.recipe.n_steps * spec.model.n_layers * (0.0015 + flops / 6e10)
 
 
-def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object], ...]:
+def _corpus_changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object], ...]:
     from mnemoscope.cli.commands.train import with_corpus
 
     if corpus is None:
@@ -137,7 +137,7 @@ def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object]
     return tuple(with_corpus(presets, corpus).items())
 
 
-def _first_look(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> dict[Path, ms.report.Results]:
+def _train_first_seeds(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> dict[Path, ms.report.Results]:
     """Train the first seed of every configuration before all others; print and return its results by directory.
 
     There are none if nothing was left to train, or there are no other seeds.
@@ -145,7 +145,7 @@ def _first_look(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> d
     from mnemoscope.cli.commands.report import analyse_all
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console, show
-    from mnemoscope.report.tables import counted
+    from mnemoscope.report.tables import pluralise
     from mnemoscope.run.sweep import run_path
 
     firsts = list({run_path(out / "runs", spec).parent: spec for spec in reversed(specs)}.values())[::-1]
@@ -157,12 +157,12 @@ def _first_look(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> d
     for entry, results in analyse_all(early, options.jobs, found):
         for table in entry.tables(results):
             show(f"First look, one seed each: {table.title}", table.header, table.rows, n_text=table.n_text)
-    others = counted(len(specs) - len(firsts), "other run")
+    others = pluralise(len(specs) - len(firsts), "other run")
     console.print(f"{others} to train and to analyse; then the same tables over all seeds", highlight=False)
     return found
 
 
-def _tables(runs: Sequence[ms.Run], out: Path, options: Reproduce, found: dict[Path, ms.report.Results]) -> None:
+def _write_tables(runs: Sequence[ms.Run], out: Path, options: Reproduce, found: dict[Path, ms.report.Results]) -> None:
     """Write tables of what was learned, and the report; `found` holds the known results of some runs."""
     from mnemoscope.cli.commands.report import analyse_all, write_report
     from mnemoscope.cli.output import show, write_arrays, write_table
@@ -197,23 +197,23 @@ def _report_draws(name: str, rulings: Sequence[Ruling], out: Path, options: Repr
     console.print(f"wrote {out / 'draws.html'}", highlight=False)
 
 
-def _answerable(claims: Sequence[ms.Claim], runs: Sequence[ms.Run]) -> list[ms.Claim]:
+def _answerable_claims(claims: Sequence[ms.Claim], runs: Sequence[ms.Run]) -> list[ms.Claim]:
     """The claims about models that some seed of the runs can answer."""
-    from mnemoscope.claims.replicates import admit
+    from mnemoscope.claims.replicates import admit_runs
 
-    admitted = admit(runs, claims)
+    admitted = admit_runs(runs, claims)
     return [claim for claim in claims if claim.units and admitted.seeds(claim)]
 
 
 def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, options: Reproduce) -> None:
     """The claims that the new runs can answer, over these."""
-    from mnemoscope.claims.trials import under_recipe
+    from mnemoscope.claims.trials import with_recipe
     from mnemoscope.cli.output import console
     from mnemoscope.cli.trials import try_claims
 
     recipe = fresh[0].spec.recipe.name
-    moved = {claim.id: moved for claim in claims if claim.units and (moved := under_recipe(claim, recipe))}
-    ids = {claim.id for claim in _answerable(list(moved.values()), fresh)}
+    moved = {claim.id: moved for claim in claims if claim.units and (moved := with_recipe(claim, recipe))}
+    ids = {claim.id for claim in _answerable_claims(list(moved.values()), fresh)}
     if not ids:
         console.print(f"no claim is made of such models, {recipe} recipe; they are not tried", highlight=False)
         return
@@ -235,14 +235,14 @@ def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, o
 def _try_zoo(claims: Sequence[ms.Claim], out: Path, options: Reproduce) -> list[Ruling]:
     """All claims over the runs that came with the package; the controls are those of the new runs."""
     from mnemoscope.cli.output import console
-    from mnemoscope.cli.trials import answered_by_zoo
+    from mnemoscope.cli.trials import claims_for_zoo
     from mnemoscope.models.zoo import not_installed
 
     if absent := not_installed():
         console.print(f"verdicts over the zoo are left out: {absent}", highlight=False, markup=False)
         return []
     zoo = ms.find_runs([Path("zoo")])
-    there, sentences = answered_by_zoo(claims, zoo)
+    there, sentences = claims_for_zoo(claims, zoo)
     for sentence in sentences:
         console.print(sentence, highlight=False, markup=False)
     if there:

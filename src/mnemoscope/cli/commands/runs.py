@@ -12,14 +12,14 @@ from rich.text import Text
 from tyro.conf import Positional
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import analysed, each_configuration, xr
+from mnemoscope.cli.analysis import analyse_configurations, analyse_runs, xr
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import OfRuns, OfSequence, Options, RunPath, WritesTables
+from mnemoscope.cli.options import CommandOptions, RunOptions, RunPath, SequenceOptions, TableOptions
 from mnemoscope.core.errors import InputError, in_range
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(OfRuns, WritesTables):
+class Evaluate(RunOptions, TableOptions):
     """Accuracy and loss beside the exact predictors, by what the task tells apart, and beside published figures."""
 
     n_samples: int | None = None
@@ -31,50 +31,52 @@ class Evaluate(OfRuns, WritesTables):
 def evaluate(options: Evaluate) -> None:
     """Print, for every configuration, the evaluation as its task's entry shows it; write it too if asked to."""
     from mnemoscope.cli.output import show, write_arrays, write_table
-    from mnemoscope.report.tables import counted
+    from mnemoscope.report.tables import pluralise
 
     if options.n_samples is not None:
         in_range("--n-samples", options.n_samples, 1, float("inf"))
     if options.latex and options.out is None:
         raise InputError("--latex writes files; name a directory with --out")
     analyse = partial(evaluate_run, n_samples=options.n_samples)
-    for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
+    for label, runs, results in analyse_configurations(options.runs, analyse, jobs=options.jobs):
         if options.out:
             write_arrays(options.out / label, results)
-        for table in ms.report.report_of(runs[0].spec.task).evaluation_tables(results):
-            show(f"{label}, {counted(len(runs), 'seed')}: {table.title}", table.header, table.rows, n_text=table.n_text)
+        for table in ms.report.find_report(runs[0].spec.task).evaluation_tables(results):
+            show(
+                f"{label}, {pluralise(len(runs), 'seed')}: {table.title}", table.header, table.rows, n_text=table.n_text
+            )
             if options.out:
                 write_table(options.out / label, table, latex=options.latex)
 
 
 def evaluate_run(run: ms.Run, n_samples: int | None) -> dict[str, xr.Dataset]:
     """Everything that one run is evaluated on."""
-    return ms.report.report_of(run.spec.task).evaluate(run, n_samples)
+    return ms.report.find_report(run.spec.task).evaluate(run, n_samples)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predict(OfSequence):
+class Predict(SequenceOptions):
     """Show the predictions of a model for one sequence, token by token, beside the exact predictor."""
 
 
 def predict(options: Predict) -> None:
     """Print what the model says about the sequence, beside the exact predictor where the task has one."""
     from mnemoscope.cli.output import console
-    from mnemoscope.report.guesses import on_one_line
+    from mnemoscope.report.guesses import show_line_breaks
 
     opened = ms.open_run(options.run)
     task = opened.spec.task
-    entry = ms.report.report_of(task)
+    entry = ms.report.find_report(task)
     batch = entry.parse(task, options.sequence)
     result = entry.predict(opened.hooked(options.step), task, batch)
     console.print(
-        Text.assemble((f"{opened.label}, seed {opened.spec.seed}", "bold"), f": {on_one_line(options.sequence)}")
+        Text.assemble((f"{opened.label}, seed {opened.spec.seed}", "bold"), f": {show_line_breaks(options.sequence)}")
     )
     for table in entry.prediction_tables(result):
-        console.print(_plain(table))
+        console.print(_plain_table(table))
 
 
-def _plain(table: ms.report.Table) -> RichTable:
+def _plain_table(table: ms.report.Table) -> RichTable:
     """A table without rules; bars are set apart by colour."""
     shown = RichTable(title=Text(table.title), title_justify="left", box=None, padding=(0, 1))
     for i, name in enumerate(table.header):
@@ -86,19 +88,19 @@ def _plain(table: ms.report.Table) -> RichTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Track(OfRuns):
+class Track(RunOptions):
     """Measure every checkpoint of finished runs, keep the results in their directories, and report the onsets."""
 
 
 def track(options: Track) -> None:
     """Measure what is not measured yet, and print onsets."""
     from mnemoscope.cli.output import console
-    from mnemoscope.report.tables import counted
+    from mnemoscope.report.tables import pluralise
 
     runs = ms.find_runs(options.runs)
     finished = [run for run in runs if run.finished]
     if len(finished) < len(runs):
-        left = counted(len(runs) - len(finished), "run")
+        left = pluralise(len(runs) - len(finished), "run")
         console.print(f"{left} not finished and left out", highlight=False)
     if not finished:
         raise InputError("none of the runs is finished; `mnemoscope train` continues them")
@@ -109,41 +111,41 @@ def track_all(runs: Sequence[ms.Run], jobs: int) -> None:
     """Measure checkpoints of runs that lack it and keep that with each run; print onsets by configuration."""
     from mnemoscope.cli.output import console, show
     from mnemoscope.report.curves import onset_table
-    from mnemoscope.report.tables import counted
+    from mnemoscope.report.tables import pluralise
 
-    missing = [run for run in runs if not _complete(run)]
-    analysed(missing, track_run, jobs, "runs followed")
+    missing = [run for run in runs if not _is_complete(run)]
+    analyse_runs(missing, track_run, jobs, "runs followed")
     complete = len(runs) - len(missing)
-    followed = f"followed {counted(len(missing), 'run')}"
+    followed = f"followed {pluralise(len(missing), 'run')}"
     console.print(f"{followed}; {complete} {'was' if complete == 1 else 'were'} complete", highlight=False)
     for label, group in ms.models.by_label(runs).items():
-        followed = ms.analyses.along_seed(group, [_read(run) for run in group])
+        followed = ms.analyses.along_seed(group, [_read_trajectory(run) for run in group])
         table = onset_table(followed)
-        show(f"{label}, {counted(len(group), 'seed')}: {table.title}", table.header, table.rows)
+        show(f"{label}, {pluralise(len(group), 'seed')}: {table.title}", table.header, table.rows)
 
 
 def track_run(run: ms.Run) -> None:
     """Measure every checkpoint of a run, and keep that in its directory."""
     from mnemoscope.analyses.comparison import skill_trajectory
 
-    measure = ms.report.report_of(run.spec.task).trajectory or skill_trajectory
+    measure = ms.report.find_report(run.spec.task).trajectory or skill_trajectory
     run.write_trajectory(ms.analyses.over_steps(run, partial(measure, task=run.spec.task, seed=run.spec.seed)))
 
 
-def _complete(run: ms.Run) -> bool:
+def _is_complete(run: ms.Run) -> bool:
     """True if every checkpoint is measured; of the zoo's runs steps are measured whose checkpoints are not shipped."""
     followed = run.trajectory()
     return followed is not None and set(run.steps) <= set(followed.step.values.tolist())
 
 
-def _read(run: ms.Run) -> xr.Dataset:
+def _read_trajectory(run: ms.Run) -> xr.Dataset:
     followed = run.trajectory()
     assert followed is not None
     return followed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(Options):
+class Export(CommandOptions):
     """Write a run for other libraries: a plain HookedTransformer, a GPT-2 of transformers, a model card."""
 
     run: Positional[RunPath]

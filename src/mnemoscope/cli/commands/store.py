@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tyro.conf import Positional
 
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Options
+from mnemoscope.cli.options import CommandOptions
 from mnemoscope.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfStore(Options):
+class StoreOptions(CommandOptions):
     """Options of commands that read a store."""
 
     store: Positional[Path] = Path("verdicts/measured")
@@ -25,7 +25,7 @@ class OfStore(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreList(OfStore):
+class StoreList(StoreOptions):
     """List the measurements in a store: how many for each configuration, control and draw, and how many are read."""
 
 
@@ -53,31 +53,31 @@ def _row(name: str, group: list[StoredFile]) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreVerify(OfStore):
+class StoreVerify(StoreOptions):
     """Read every file of a store and refuse it, with rc 2, if one is damaged."""
 
 
 def store_verify(options: StoreVerify) -> None:
     """Print which file has which fault; raises InputError where a file is damaged."""
-    from mnemoscope.claims.measures import incomplete, stored_files
+    from mnemoscope.claims.measures import incomplete_files, stored_files
     from mnemoscope.cli.output import console, show
-    from mnemoscope.report.tables import counted
+    from mnemoscope.report.tables import pluralise
 
     kept = stored_files(options.store)
-    if left := incomplete(options.store):
-        console.print(f"{counted(len(left), 'incomplete file')} of killed processes, never read", highlight=False)
+    if left := incomplete_files(options.store):
+        console.print(f"{pluralise(len(left), 'incomplete file')} of killed processes, never read", highlight=False)
     damaged = [each for each in kept if each.problem]
     if damaged:
         show("damaged", ("file", "why"), [[str(each.path), each.problem] for each in damaged], n_text=2)
         raise InputError(
-            f"{len(damaged)} of {counted(len(kept), 'file')} in {options.store} cannot be read; "
+            f"{len(damaged)} of {pluralise(len(kept), 'file')} in {options.store} cannot be read; "
             f"`mnemoscope dev store clean {options.store}` removes what is damaged, and it is measured again"
         )
-    console.print(f"{counted(len(kept), 'file')} in {options.store}, all whole", highlight=False)
+    console.print(f"{pluralise(len(kept), 'file')} in {options.store}, all whole", highlight=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreClean(OfStore):
+class StoreClean(StoreOptions):
     """Remove what is damaged, and what killed processes left behind more than an hour ago."""
 
     others: bool = False
@@ -86,14 +86,14 @@ class StoreClean(OfStore):
 
 def store_clean(options: StoreClean) -> None:
     """Remove it, and say how much there is left."""
-    from mnemoscope.claims.measures import clean, stored_files
+    from mnemoscope.claims.measures import clean_store, stored_files
     from mnemoscope.cli.output import console
-    from mnemoscope.report.tables import counted
+    from mnemoscope.report.tables import pluralise
 
-    changed = clean(stored_files(options.store), options.store, others=options.others)
+    changed = clean_store(stored_files(options.store), options.store, others=options.others)
     for path in changed:
         console.print(f"{'shortened' if path.exists() else 'removed'} {path}", highlight=False)
-    console.print(f"{counted(len(changed), 'file')} removed or shortened in {options.store}", highlight=False)
+    console.print(f"{pluralise(len(changed), 'file')} removed or shortened in {options.store}", highlight=False)
 
 
 for _name, _options, _run in (

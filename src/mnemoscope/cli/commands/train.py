@@ -18,7 +18,7 @@ from tyro.conf import Positional
 import mnemoscope as ms
 from mnemoscope.cli.analysis import xr
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Jobs, OfPresets, WritesResults
+from mnemoscope.cli.options import JobOptions, PresetOptions, ResultOptions
 from mnemoscope.cli.parse import default_system, parse_changes, parse_seeds, read_yaml
 from mnemoscope.core.errors import InputError
 
@@ -32,7 +32,7 @@ KEYS = "the keys preset, seeds and axes"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(OfPresets):
+class Train(PresetOptions):
     """Train presets over seeds; interrupted runs continue, finished ones are left alone."""
 
     seeds: str = "0"
@@ -57,7 +57,7 @@ def train(options: Train) -> None:
     """Train what the options name, and say where it lies."""
     seeds, changes = parse_seeds(options.seeds), parse_changes(options.set)  # refused before anything is imported
     from mnemoscope.cli.output import console
-    from mnemoscope.report.tables import counted
+    from mnemoscope.report.tables import pluralise
 
     if options.track is not None:
         wandb_library()
@@ -70,7 +70,7 @@ def train(options: Train) -> None:
     specs = [ms.preset(name, options.recipe, seed, changes=changes) for name in presets for seed in seeds]
     track = options.track is not None
     runs = train_with_progress(specs, options.out, options.jobs, options.device, together=together, track=track)
-    console.print(f"{counted(len(runs), 'finished run')} in {options.out}", highlight=False)
+    console.print(f"{pluralise(len(runs), 'finished run')} in {options.out}", highlight=False)
 
 
 def train_with_progress(
@@ -83,19 +83,22 @@ def train_with_progress(
     track: bool = False,
 ) -> list[ms.Run]:
     """Train with a live display, and in Weights & Biases with `track`; a run goes to <out>/<label>/seed-<seed>."""
-    from mnemoscope.cli.output import live
+    from mnemoscope.cli.output import live_training
     from mnemoscope.models.building import usable_device
     from mnemoscope.run.sweep import run_path
 
     paths = [run_path(out, spec) for spec in specs]
     unfinished = sum(not ms.Run(path, spec).finished for path, spec in zip(paths, specs, strict=True))
     usable_device(device)  # before the display begins
-    with live(unfinished) as shown, tracked(shown, specs, paths) if track else nullcontext(shown) as report:
+    with (
+        live_training(unfinished) as shown,
+        report_to_wandb(shown, specs, paths) if track else nullcontext(shown) as report,
+    ):
         return ms.train_many(specs, paths, jobs=jobs, device=device, report=report, together=together)
 
 
 @runtime_checkable
-class OfText(Protocol):
+class TextTask(Protocol):
     """A task that is made of a text."""
 
     def with_text(self, text: str) -> dict[str, Any]:
@@ -105,11 +108,11 @@ class OfText(Protocol):
 
 def with_corpus(presets: Sequence[str], file: Path) -> dict[str, Any]:
     """The changes that give presets another text; refused where a task is made of no text, or not of this one."""
-    text, changes = _read(file), {}
+    text, changes = _read_text(file), {}
     for name in presets:
         task = ms.PRESETS.get(name).task
-        if not isinstance(task, OfText):
-            able = ", ".join(each for each in ms.PRESETS.names() if isinstance(ms.PRESETS.get(each).task, OfText))
+        if not isinstance(task, TextTask):
+            able = ", ".join(each for each in ms.PRESETS.names() if isinstance(ms.PRESETS.get(each).task, TextTask))
             raise InputError(f"--corpus is for presets whose task is made of a text: {able}; got {name}")
         try:
             changes |= {f"task.{field}": value for field, value in task.with_text(text).items()}
@@ -118,7 +121,7 @@ def with_corpus(presets: Sequence[str], file: Path) -> dict[str, Any]:
     return changes
 
 
-def _read(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -134,7 +137,7 @@ def _read(file: Path) -> str:
 
 
 @contextmanager
-def tracked(report: Report, specs: Sequence[ms.RunSpec], paths: Sequence[Path]) -> Iterator[Report]:
+def report_to_wandb(report: Report, specs: Sequence[ms.RunSpec], paths: Sequence[Path]) -> Iterator[Report]:
     """A report function that also sends every line to Weights & Biases, one run there for each run here.
 
     wandb's own environment variables and settings apply: project, entity, offline mode. A run that is continued here
@@ -147,7 +150,7 @@ def tracked(report: Report, specs: Sequence[ms.RunSpec], paths: Sequence[Path]) 
     def both(line: Progress) -> None:
         report(line)
         if line.path not in begun:
-            begun[line.path] = _begin(wandb, line.path, by_path[line.path])
+            begun[line.path] = _start_wandb_run(wandb, line.path, by_path[line.path])
         begun[line.path].log(dict(line.metrics), step=line.step)
         if line.step == line.n_steps:
             begun.pop(line.path).finish()
@@ -170,7 +173,7 @@ def wandb_library() -> Any:
     return wandb
 
 
-def _begin(wandb: Any, path: Path, spec: ms.RunSpec) -> Any:
+def _start_wandb_run(wandb: Any, path: Path, spec: ms.RunSpec) -> Any:
     """A separate run beside others; its id is that of the directory, so that continuing continues it."""
     name = "/".join(path.parts[-2:])
     return wandb.init(
@@ -190,7 +193,7 @@ def _begin(wandb: Any, path: Path, spec: ms.RunSpec) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions(Jobs, WritesResults):
+class SweepOptions(JobOptions, ResultOptions):
     """Train a preset over a grid of configurations, or find the largest task that each of them learns."""
 
     file: Positional[Path]
@@ -206,7 +209,7 @@ def sweep(options: SweepOptions) -> None:
     from mnemoscope.report.sweeps import sweep_page, sweep_table
 
     declared = read_sweep(options.file)
-    found = _searched(declared, options) if declared.largest else _trained(declared, options)
+    found = _search_largest(declared, options) if declared.largest else _train_grid(declared, options)
     logged, table = sweep_table(found.drop_vars(found.attrs.get("numbers", ()))), sweep_table(found)
     show(logged.title, logged.header, logged.rows, n_text=logged.n_text)
     write_arrays(options.out, {"sweep": found})
@@ -217,31 +220,31 @@ def sweep(options: SweepOptions) -> None:
     refresh(options.out)
 
 
-def _trained(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
-    from mnemoscope.cli.output import counted_down
-    from mnemoscope.report.task_report import report_of
-    from mnemoscope.run.sweep import over_sweep, swept
+def _train_grid(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
+    from mnemoscope.cli.output import countdown
+    from mnemoscope.report.task_report import find_report
+    from mnemoscope.run.sweep import final_metrics, over_sweep
 
     runs = train_with_progress(sweep.specs(), options.out / "runs", options.jobs)
-    logged, numbers = swept(sweep, runs), report_of(runs[0].spec.task).numbers
+    logged, numbers = final_metrics(sweep, runs), find_report(runs[0].spec.task).numbers
     if numbers is None:
         return logged
-    with counted_down(1, "runs measured"):
+    with countdown(1, "runs measured"):
         measured = over_sweep(sweep, runs, numbers, jobs=options.jobs)
     return logged.merge(measured).assign_attrs(numbers=list(map(str, measured.data_vars)))
 
 
-def _searched(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
-    from mnemoscope.cli.output import counted_down
+def _search_largest(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
+    from mnemoscope.cli.output import countdown
     from mnemoscope.run.sweep import search_sweep
 
-    with counted_down(1, "searches"):
+    with countdown(1, "searches"):
         return search_sweep(sweep, options.out / "runs", jobs=options.jobs)
 
 
 def read_sweep(file: Path) -> Sweep:
     """The sweep that a file declares; its seeds are a list, or words such as 0-15."""
-    from mnemoscope.core.specification import structure
+    from mnemoscope.core.specification import from_plain
     from mnemoscope.run.sweep import Sweep
 
     content: dict[str, Any] = dict(read_yaml(file, str(file), KEYS))
@@ -249,7 +252,7 @@ def read_sweep(file: Path) -> Sweep:
         raise InputError(f"{file} must hold {KEYS}; {missing[0]} is missing")
     if isinstance(seeds := content.get("seeds"), str | int):
         content["seeds"] = parse_seeds(str(seeds))
-    return structure(Sweep, content, "sweep")
+    return from_plain(Sweep, content, "sweep")
 
 
 COMMANDS.add("train", Command(options=Train, run=train, section="study a model of your own or a language model"))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import DrawsFigures, OfSequence
+from mnemoscope.cli.options import FigureOptions, SequenceOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class View(OfSequence, DrawsFigures):
+class View(SequenceOptions, FigureOptions):
     """An interactive page with the attention of every head, and the predictions, on one sequence."""
 
     out: Path = Path("view.html")
@@ -21,14 +21,14 @@ class View(OfSequence, DrawsFigures):
 def run(options: View) -> None:
     """Write a page with predictions and attention on one sequence."""
     from mnemoscope.cli.output import console, write_page
-    from mnemoscope.report.guesses import on_one_line
+    from mnemoscope.report.guesses import show_line_breaks
 
     opened = ms.open_run(options.run)
     task = opened.spec.task
-    entry = ms.report.report_of(task)
+    entry = ms.report.find_report(task)
     batch = entry.parse(task, options.sequence)
     model = opened.hooked(options.step)
-    title, lead = f"{opened.label}, seed {opened.spec.seed}", f"The sequence {on_one_line(options.sequence)}"
+    title, lead = f"{opened.label}, seed {opened.spec.seed}", f"The sequence {show_line_breaks(options.sequence)}"
     page = ms.report.Page(title, lead, fold=True)
     page.section("Predictions")
     predicted = entry.predict(model, task, batch)
@@ -36,7 +36,7 @@ def run(options: View) -> None:
     for table in entry.prediction_tables(predicted):
         page.show(table)
     page.section("Attention")
-    example = ms.report.view_of(opened, batch, step=options.step)
+    example = ms.report.run_attention(opened, batch, step=options.step)
     ms.report.attention_view(page, example, "Select a head to see it in full size; rows are queries, columns keys.")
     write_page(options.out, page.html(), page.figures, options)
     console.print(f"wrote {options.out}", highlight=False)

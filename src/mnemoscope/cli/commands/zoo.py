@@ -11,16 +11,16 @@ from tyro.conf import Positional
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Jobs, NamesOf
+from mnemoscope.cli.options import JobOptions, RegisteredNames
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError, one_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Zoo(Jobs):
+class Zoo(JobOptions):
     """Pack the runs behind the verdicts on a system into the archives of the zoo."""
 
-    system: Positional[Annotated[str | None, NamesOf("systems")]] = None
+    system: Positional[Annotated[str | None, RegisteredNames("systems")]] = None
     """Whose runs; none: those of the first system that has a default preset."""
     runs: Path = Path("reports/zoo/runs")
     """Directory with the runs."""
@@ -38,12 +38,12 @@ def run(options: Zoo) -> None:
     """Pack the runs behind the verdicts, after a check that they are these."""
     from mnemoscope.cli.commands.runs import track_all
     from mnemoscope.cli.commands.train import train_with_progress
-    from mnemoscope.cli.output import console, counted_down, show
+    from mnemoscope.cli.output import console, countdown, show
     from mnemoscope.models import zoo
     from mnemoscope.models.packing import pack
 
     system = options.system or default_system()[0]
-    plan = zoo.planned(system)
+    plan = zoo.runs_to_pack(system)
     for label in options.only:
         one_of("--only", label, plan)
     chosen, compact = options.only or tuple(plan), ms.SYSTEMS.get(system).compact
@@ -52,10 +52,10 @@ def run(options: Zoo) -> None:
         if compact:
             track_all(trained, options.jobs)
     found = ms.models.by_label(ms.find_runs(options.runs))
-    groups = [_of_plan(label, plan[label], found.get(label, ()), partly=options.add) for label in chosen]
+    groups = [_planned_runs(label, plan[label], found.get(label, ()), partly=options.add) for label in chosen]
     out = options.out or zoo.folder(type(groups[0][0].spec.task).__module__)
     rows = []
-    with counted_down(len(groups), "configurations packed") as advance:
+    with countdown(len(groups), "configurations packed") as advance:
         for group in groups:
             file = pack(group, out, compact=compact, add=options.add)
             rows.append([group[0].label, str(len(group)), f"{file.stat().st_size / 1000:.0f}"])
@@ -65,7 +65,7 @@ def run(options: Zoo) -> None:
     console.print(f"{total / 1e6:.1f} MB in {out}, with what was there before", highlight=False)
 
 
-def _of_plan(label: str, specs: Mapping[int, ms.RunSpec], runs: Iterable[ms.Run], *, partly: bool) -> list[ms.Run]:
+def _planned_runs(label: str, specs: Mapping[int, ms.RunSpec], runs: Iterable[ms.Run], *, partly: bool) -> list[ms.Run]:
     """The runs of the plan (no seeds beyond it) among those that were found, or with `partly` those that exist."""
     found = {run.spec.seed: run for run in runs}
     missing = sorted(specs.keys() - found.keys())

@@ -20,18 +20,18 @@ from torch import Tensor, nn
 from transformer_lens.model_bridge import TransformerBridge
 
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.models.building import quiet, usable_device
+from mnemoscope.models.building import silence_deprecation, usable_device
 from mnemoscope.models.language import families
 from mnemoscope.models.language.sources import (
     PACKAGED,
+    cached_file,
     check_reachable,
-    keep,
-    kept_model,
+    describe_error,
+    fetch_error,
     known_name,
     loaded,
-    not_fetched,
-    place_of,
-    said,
+    read_cached_model,
+    write_cached_model,
 )
 from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER, HookedTransformer, HookedTransformerConfig
 
@@ -104,7 +104,7 @@ def _turning_points(config: Mapping[Any, Any], n_ctx: int) -> Iterator[int]:
             yield value
 
 
-def configured(theirs: Any) -> str:
+def non_default_fields(theirs: Any) -> str:
     """Fields of a configuration that differ from the defaults of its model type, in words."""
     aside = ("architectures", "transformers_version", "dtype", "model_type", "_name_or_path")
     usual, found = type(theirs.config)().to_dict(), theirs.config.to_dict()
@@ -158,14 +158,14 @@ def language_model(
     """
     number, device = _number(dtype), usable_device(device)
     if (name := known_name(source)) and name.startswith(_NO_TRANSFORMERS):
-        return _of_transformerlens(name, n_ctx, number, device)
+        return _load_by_transformerlens(name, n_ctx, number, device)
     asked = {"dtype": dtype, "n_ctx": n_ctx}
-    place = place_of(source, revision, **asked)
-    model = kept_model(place) if place else None
+    place = cached_file(source, revision, **asked)
+    model = read_cached_model(place) if place else None
     if model is None:
         model = _converted(source, number, n_ctx, revision)
-        if place := place or place_of(source, revision, **asked):  # now the hub's commit is known
-            keep(model, place)
+        if place := place or cached_file(source, revision, **asked):  # now the hub's commit is known
+            write_cached_model(model, place)
     return model.to(device, print_details=False).eval()
 
 
@@ -183,14 +183,16 @@ def bridged_language_model(
     """
     number, device = _number(dtype), usable_device(device)
     theirs, tokenizer = loaded(source, number, revision)
-    with _as_directory(theirs) as directory, quiet():
+    with _configuration_directory(theirs) as directory, silence_deprecation():
         try:
             found = TransformerBridge.boot_transformers(
                 directory, hf_model=theirs, tokenizer=tokenizer, device=device, dtype=number
             )
         except Exception as error:
             kind = type(theirs).__name__
-            raise InputError(f"source {source}: TransformerLens bridges no such {kind} ({said(error)})") from error
+            raise InputError(
+                f"source {source}: TransformerLens bridges no such {kind} ({describe_error(error)})"
+            ) from error
     return found.eval()
 
 
@@ -229,35 +231,35 @@ def _converted(source: str | Path, dtype: torch.dtype, n_ctx: int | None, revisi
     longest = _longest(theirs.config)
     n_ctx = min(longest, N_CTX) if n_ctx is None else n_ctx
     in_range("n_ctx", n_ctx, 1, longest)
-    return _compared(source, theirs, tokenizer, n_ctx).to(dtype, print_details=False)
+    return _convert_and_compare(source, theirs, tokenizer, n_ctx).to(dtype, print_details=False)
 
 
-def _compared(source: str | Path, theirs: Any, tokenizer: Any, n_ctx: int) -> HookedTransformer:
+def _convert_and_compare(source: str | Path, theirs: Any, tokenizer: Any, n_ctx: int) -> HookedTransformer:
     """The first conversion whose log-probabilities agree with the source's; raises InputError if none does."""
     dtype = compared_dtype(theirs, theirs.dtype)
     nn.Module.to(theirs, dtype)
     tokens, allowed = tokens_to_compare(theirs, tokenizer, n_ctx), tolerance(dtype)
     chosen: dict[str, Any] = {"device": "cpu", "dtype": dtype, "n_ctx": n_ctx}
-    converts = [_by_transformerlens] * HAS_HOOKED_TRANSFORMER + [_by_families]
-    if HAS_HOOKED_TRANSFORMER and type(theirs).__name__ not in families.NAMES:
-        converts.remove(_by_families)
+    converts = [_convert_by_transformerlens] * HAS_HOOKED_TRANSFORMER + [_convert_by_families]
+    if HAS_HOOKED_TRANSFORMER and type(theirs).__name__ not in families.MODEL_CLASSES:
+        converts.remove(_convert_by_families)
     refusals: list[str] = []
     cause: Exception | None = None
     for convert in converts:
         try:
-            with quiet():
+            with silence_deprecation():
                 model = _built(*convert(theirs, chosen), tokenizer)
                 difference = largest_difference(theirs, model, tokens)
         except Exception as error:  # foreign code, on a configuration that it was not written for
             cause = cause or error
-            refusals.append(said(error))
+            refusals.append(describe_error(error))
             continue
         if difference <= allowed:
             return model
         refusals.insert(0, f"log-probabilities differ by up to {difference:.2g}, {allowed:.1g} allowed")
     raise InputError(
         f"source {source}: nothing converts a {type(theirs).__name__} to a HookedTransformer with this configuration "
-        f"({'; '.join(dict.fromkeys(refusals))}): {configured(theirs)}; bridged_language_model may take it "
+        f"({'; '.join(dict.fromkeys(refusals))}): {non_default_fields(theirs)}; bridged_language_model may take it "
         "as it is"
     ) from cause
 
@@ -271,17 +273,19 @@ def _built(config: HookedTransformerConfig, state: dict[str, Tensor], tokenizer:
     return model.eval()
 
 
-def _by_families(theirs: Any, chosen: Mapping[str, Any]) -> tuple[HookedTransformerConfig, dict[str, Tensor]]:
+def _convert_by_families(theirs: Any, chosen: Mapping[str, Any]) -> tuple[HookedTransformerConfig, dict[str, Tensor]]:
     """Configuration and weights by our own conversions."""
-    config = HookedTransformerConfig.from_dict({**families.configuration(theirs), **chosen})
-    return config, families.weights(theirs, config)
+    config = HookedTransformerConfig.from_dict({**families.convert_configuration(theirs), **chosen})
+    return config, families.convert_weights(theirs, config)
 
 
-def _by_transformerlens(theirs: Any, chosen: Mapping[str, Any]) -> tuple[HookedTransformerConfig, dict[str, Tensor]]:
+def _convert_by_transformerlens(
+    theirs: Any, chosen: Mapping[str, Any]
+) -> tuple[HookedTransformerConfig, dict[str, Tensor]]:
     """Configuration and weights by TransformerLens 3's functions, which use one epsilon for every GPT-J."""
     from transformer_lens import loading_from_pretrained as loading
 
-    with _as_directory(theirs) as directory:
+    with _configuration_directory(theirs) as directory:
         config = loading.get_pretrained_model_config(directory, **chosen)
         config.eps = getattr(theirs.config, "layer_norm_epsilon", config.eps)
         return config, loading.get_pretrained_state_dict(directory, config, hf_model=theirs)
@@ -293,7 +297,7 @@ def _number(dtype: str) -> torch.dtype:
 
 
 @contextmanager
-def _as_directory(theirs: Any) -> Iterator[str]:
+def _configuration_directory(theirs: Any) -> Iterator[str]:
     """A temporary directory with the configuration, for functions that take a directory.
 
     They judge architectures by words in the path, so the user's own path is not handed on.
@@ -315,16 +319,18 @@ def _longest(config: Any) -> int:
     return next((int(value) for name in names if (value := getattr(config, name, None))), N_CTX)
 
 
-def _of_transformerlens(name: str, n_ctx: int | None, dtype: torch.dtype, device: torch.device) -> HookedTransformer:
+def _load_by_transformerlens(
+    name: str, n_ctx: int | None, dtype: torch.dtype, device: torch.device
+) -> HookedTransformer:
     """A model that only TransformerLens reads."""
     if n_ctx is not None:
         raise InputError(f"{name} is built for the sequences it was trained on; leave out n_ctx")
     if not HAS_HOOKED_TRANSFORMER:
         raise InputError(f'{name} is read by TransformerLens 3 only: pip install "transformer-lens<4"')
     check_reachable(name)
-    with quiet():
+    with silence_deprecation():
         try:
             model = HookedTransformer.from_pretrained_no_processing(name, device=str(device), dtype=dtype)
         except (OSError, ValueError) as error:
-            raise InputError(not_fetched(name, error)) from None
+            raise InputError(fetch_error(name, error)) from None
     return model.eval()

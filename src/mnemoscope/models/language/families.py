@@ -12,10 +12,10 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-State = dict[str, Tensor]
+StateDict = dict[str, Tensor]
 
 
-def configuration(theirs: Any) -> dict[str, Any]:
+def convert_configuration(theirs: Any) -> dict[str, Any]:
     """Arguments of a `HookedTransformerConfig` for a model of the transformers library.
 
     Raises NotImplementedError for another family, or for a part that is not computed.
@@ -26,7 +26,7 @@ def configuration(theirs: Any) -> dict[str, Any]:
     return {"original_architecture": name, "init_weights": False, **_FAMILIES[name][0](theirs.config)}
 
 
-def weights(theirs: Any, cfg: Any) -> State:
+def convert_weights(theirs: Any, cfg: Any) -> StateDict:
     """Weights of the model under `HookedTransformer`'s names; biases that it lacks are left out."""
     return _FAMILIES[type(theirs).__name__][1](theirs, cfg)
 
@@ -134,12 +134,12 @@ def _heads(weight: Float[Tensor, "rows d_model"], n: int) -> Float[Tensor, "head
     return rearrange(weight, "(head width) d_model -> head d_model width", head=n)
 
 
-def _bias(name: str, part: Any) -> State:
+def _bias(name: str, part: Any) -> StateDict:
     """The bias of a linear map under a name; empty without a bias."""
     return {} if part.bias is None else {name: part.bias}
 
 
-def _norms(pairs: Mapping[str, Any]) -> State:
+def _norms(pairs: Mapping[str, Any]) -> StateDict:
     """Gains and biases of normalisations under new names."""
     kinds = {"w": "weight", "b": "bias"}
     found = {
@@ -148,7 +148,7 @@ def _norms(pairs: Mapping[str, Any]) -> State:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _gpt2_weights(theirs: Any, cfg: Any) -> State:
+def _gpt2_weights(theirs: Any, cfg: Any) -> StateDict:
     stem, n = theirs.transformer, cfg.n_heads
     state = {"embed.W_E": stem.wte.weight, "pos_embed.W_pos": stem.wpe.weight, "unembed.W_U": theirs.lm_head.weight.T}
     state |= _norms({"ln_final": stem.ln_f})
@@ -165,7 +165,7 @@ def _gpt2_weights(theirs: Any, cfg: Any) -> State:
     return state
 
 
-def _neox_weights(theirs: Any, cfg: Any) -> State:
+def _neox_weights(theirs: Any, cfg: Any) -> StateDict:
     stem, n = theirs.gpt_neox, cfg.n_heads
     state = {"embed.W_E": stem.embed_in.weight, "unembed.W_U": theirs.get_output_embeddings().weight.T}
     state |= _norms({"ln_final": stem.final_layer_norm})
@@ -187,7 +187,7 @@ def _neox_weights(theirs: Any, cfg: Any) -> State:
     return state
 
 
-def _llama_weights(theirs: Any, cfg: Any) -> State:
+def _llama_weights(theirs: Any, cfg: Any) -> StateDict:
     stem, shared = theirs.model, cfg.n_key_value_heads
     state = {"embed.W_E": stem.embed_tokens.weight, "unembed.W_U": theirs.lm_head.weight.T}
     state |= _norms({"ln_final": stem.norm})
@@ -209,11 +209,11 @@ def _llama_weights(theirs: Any, cfg: Any) -> State:
     return state
 
 
-_FAMILIES: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Any, Any], State]]] = {
+_FAMILIES: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Any, Any], StateDict]]] = {
     "GPT2LMHeadModel": (_gpt2, _gpt2_weights),
     "GPTNeoXForCausalLM": (_neox, _neox_weights),
     "LlamaForCausalLM": (_llama, _llama_weights),
     "MistralForCausalLM": (_llama, _llama_weights),
     "Qwen2ForCausalLM": (_qwen2, _llama_weights),
 }
-NAMES = tuple(_FAMILIES)
+MODEL_CLASSES = tuple(_FAMILIES)

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.building import quiet
+from mnemoscope.models.building import silence_deprecation
 from mnemoscope.models.checkpoint import configuration_of, read_tensors, tensor_bytes
 from mnemoscope.models.files import user_cache, write_atomically
 from mnemoscope.models.lens import HookedTransformer, HookedTransformerConfig, official_model_name
@@ -103,7 +103,7 @@ def _fetched(name: str, dtype: torch.dtype, revision: str | None) -> tuple[Any, 
     try:
         return _read(name, dtype, revision=revision)
     except (OSError, ValueError) as error:
-        raise InputError(not_fetched(name, error)) from None
+        raise InputError(fetch_error(name, error)) from None
 
 
 def check_reachable(name: str) -> None:
@@ -118,7 +118,7 @@ def check_reachable(name: str) -> None:
         ) from None
 
 
-def not_fetched(name: str, error: Exception) -> str:
+def fetch_error(name: str, error: Exception) -> str:
     """The error message if the hub refuses."""
     return f"source {name!r} cannot be fetched from the Hugging Face hub: {first_line(error)}"
 
@@ -128,7 +128,7 @@ def first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def said(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """One line about an error, with its type unless the message is clear without it."""
     plain = isinstance(error, ValueError | NotImplementedError) and first_line(error)
     return plain or f"{type(error).__name__}: {shorten(str(error), 200, placeholder=' ...')}"
@@ -139,7 +139,7 @@ def _read_files(source: str | Path, place: Path, dtype: torch.dtype, **options: 
     try:
         return _read(place, dtype, **options)
     except Exception as error:  # transformers, safetensors and gguf raise whatever a damaged file leads to
-        raise InputError(f"source {source} cannot be read: {said(error)}") from error
+        raise InputError(f"source {source} cannot be read: {describe_error(error)}") from error
 
 
 def _read(place: str | Path, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
@@ -159,7 +159,7 @@ _BESIDE_GGUF = ("*.json", "*.jinja", "*.model", "*.txt")
 """Files beside a GGUF file that the transformers library may read."""
 
 
-def directory() -> Path | None:
+def cache_directory() -> Path | None:
     """The directory in which converted models are kept; None if nothing is kept."""
     if os.environ.get("MNEMOSCOPE_CACHE") == "":
         return None
@@ -169,9 +169,9 @@ def directory() -> Path | None:
         return None
 
 
-def place_of(source: str | Path, revision: str | None, **options: Any) -> Path | None:
+def cached_file(source: str | Path, revision: str | None, **options: Any) -> Path | None:
     """The file of a model converted with `options`; None if nothing is kept, or the commit on the hub is unknown."""
-    if (folder := directory()) is None:
+    if (folder := cache_directory()) is None:
         return None
     try:
         content = _content(source, revision)
@@ -208,14 +208,14 @@ def _digest(files: Iterable[Path]) -> str:
     return whole.hexdigest()
 
 
-def kept_model(place: Path) -> HookedTransformer | None:
+def read_cached_model(place: Path) -> HookedTransformer | None:
     """The model kept in this file, on the CPU; None if the file is absent or damaged."""
     try:
         weights, metadata = read_tensors(place, _KIND)
     except InputError:  # absent, or damaged: the model is converted anew, and the file written again
         return None
     config = {**json.loads(metadata["configuration"]), "dtype": weights["embed.W_E"].dtype, "device": "cpu"}
-    with quiet():
+    with silence_deprecation():
         model = HookedTransformer(HookedTransformerConfig.from_dict(config), move_to_device=False)
     parameters = dict(model.named_parameters())
     assert parameters.keys() == weights.keys(), f"{place} was written with other parameters"
@@ -259,7 +259,7 @@ def _files(tokenizer: Any) -> dict[str, str] | None:
     return files if alike and all(getattr(tokenizer, name) == getattr(again, name) for name in same) else None
 
 
-def keep(model: HookedTransformer, place: Path) -> None:
+def write_cached_model(model: HookedTransformer, place: Path) -> None:
     """Write a converted and compared model, if its size, the disk and its tokenizer allow it."""
     weights = dict(model.named_parameters())
     n_bytes = sum(value.nbytes for value in weights.values())

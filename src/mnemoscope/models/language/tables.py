@@ -27,7 +27,7 @@ def read_prompts(path: str | Path, tokenizer: Tokenizer, *, bos: bool = True, fi
     """
     rows = _rows(Path(path), _BATCH[:1])
     answers = [row["answer"] for row in rows] if "answer" in rows[0] else None
-    texts = [_found(row, "text", _BATCH) for row in rows]
+    texts = [_row_prompt(row, "text", _BATCH) for row in rows]
     return prompts(tokenizer, texts, answers=answers, bos=bos, first_token=first_token)
 
 
@@ -38,7 +38,7 @@ def read_pairs(path: str | Path, tokenizer: Tokenizer, *, bos: bool = True, firs
     """
     path = Path(path)
     rows = _rows(path, _PAIRS)
-    clean, corrupted = ([_found(row, side, _PAIRS) for row in rows] for side in _PAIRS[:2])
+    clean, corrupted = ([_row_prompt(row, side, _PAIRS) for row in rows] for side in _PAIRS[:2])
     answers, foils = ([row[name] for row in rows] for name in _PAIRS[2:])
     return prompt_pairs(
         tokenizer,
@@ -60,7 +60,7 @@ def _rows(path: Path, needed: Sequence[str]) -> list[Row]:
         content = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    rows = _of_csv(path, content) if path.suffix == ".csv" else _of_jsonl(path, content)
+    rows = _parse_csv(path, content) if path.suffix == ".csv" else _parse_jsonl(path, content)
     if not rows:
         raise InputError(f"{path} holds no row; give at least one, with the columns {', '.join(needed)}")
     if missing := [name for name in needed if name not in rows[0]]:
@@ -68,7 +68,7 @@ def _rows(path: Path, needed: Sequence[str]) -> list[Row]:
     return rows
 
 
-def _of_csv(path: Path, content: str) -> list[Row]:
+def _parse_csv(path: Path, content: str) -> list[Row]:
     rows: list[Row] = [*csv.DictReader(io.StringIO(content))]
     for number, row in enumerate(rows, start=1):
         if None in row or None in row.values():
@@ -76,7 +76,7 @@ def _of_csv(path: Path, content: str) -> list[Row]:
     return rows
 
 
-def _of_jsonl(path: Path, content: str) -> list[Row]:
+def _parse_jsonl(path: Path, content: str) -> list[Row]:
     rows: list[Row] = []
     for number, line in enumerate(content.splitlines(), start=1):
         if not line.strip():
@@ -93,6 +93,6 @@ def _of_jsonl(path: Path, content: str) -> list[Row]:
     return rows
 
 
-def _found(row: Row, text: str, columns: Sequence[str]) -> Prompt:
+def _row_prompt(row: Row, text: str, columns: Sequence[str]) -> Prompt:
     """The prompt in one column, with the places named by all columns that are not in `columns`."""
     return Prompt.find(row[text], **{name: word for name, word in row.items() if name not in columns and word})

@@ -1,12 +1,12 @@
 from .differences import DIFF_HEADER as DIFF_HEADER
 from .differences import diff_rows as diff_rows
-from .page import Example as Example
+from .page import AttentionExample as AttentionExample
 from .page import rulings_page as rulings_page
 from .page import rulings_sheet as rulings_sheet
 from .words import UNJUDGED as UNJUDGED
 from .words import UNJUDGED_HEADER as UNJUDGED_HEADER
 from .words import VERDICT_HEADER as VERDICT_HEADER
-from .words import in_short as in_short
+from .words import shorten_rows as shorten_rows
 from .words import unjudged_rows as unjudged_rows
 from .words import verdict_rows as verdict_rows
 from .words import verdict_tables as verdict_tables

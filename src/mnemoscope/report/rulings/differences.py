@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mnemoscope.core.errors import rounded
+from mnemoscope.core.errors import format_rounded
 
 
-def number(value: float | None, form: str = ".4g") -> str:
+def format_number(value: float | None, form: str = ".4g") -> str:
     """A number; a dash where there is none."""
     if value is None or math.isnan(value):
         return "–"
-    return rounded(value, form).replace("inf", "∞")
+    return format_rounded(value, form).replace("inf", "∞")
 
 
 def interval_text(value: float | None, low: float | None, high: float | None, unit: str = "", form: str = ".4g") -> str:
@@ -19,7 +19,7 @@ def interval_text(value: float | None, low: float | None, high: float | None, un
     if value is None or math.isnan(value):
         return "–"
     bounds = (-math.inf if low is None else low, math.inf if high is None else high)
-    return f"{number(value, form)} [{', '.join(number(bound, form) for bound in bounds)}] {unit}".strip()
+    return f"{format_number(value, form)} [{', '.join(format_number(bound, form) for bound in bounds)}] {unit}".strip()
 
 
 def outcome_text(outcome: str) -> str:
@@ -46,7 +46,11 @@ def diff_rows(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]
         if pair[0] == pair[1]:
             continue
         rows.append(
-            [name, _what(*pair), *(_change(*cells) for cells in zip(*(_or_blank(v) for v in pair), strict=True))]
+            [
+                name,
+                _kind_of_change(*pair),
+                *(_describe_change(*cells) for cells in zip(*(_cells_or_blank(v) for v in pair), strict=True)),
+            ]
         )
     return rows
 
@@ -55,14 +59,14 @@ def _verdicts(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]
     """Outcome, share and effect as they are shown, by id; the id of a cell goes on with `, kind = zero`."""
     shown = {}
     for record in records:
-        shown[record["id"]] = _shown(record)
-        shown |= {rival["id"]: _shown(rival) for rival in record["rivals"]}
+        shown[record["id"]] = _record_cells(record)
+        shown |= {rival["id"]: _record_cells(rival) for rival in record["rivals"]}
         for cell in record["sensitivity"]:
-            shown[f"{record['id']}, {cell['factor']} = {cell['value']}"] = _shown(cell)
+            shown[f"{record['id']}, {cell['factor']} = {cell['value']}"] = _record_cells(cell)
     return shown
 
 
-def _shown(record: Mapping[str, Any]) -> tuple[str, ...]:
+def _record_cells(record: Mapping[str, Any]) -> tuple[str, ...]:
     (low, high), bounds = record["share_interval"], record["effect_interval"]
     return (
         outcome_text(record["outcome"]),
@@ -71,15 +75,15 @@ def _shown(record: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _or_blank(verdict: tuple[str, ...] | None) -> tuple[str, ...]:
+def _cells_or_blank(verdict: tuple[str, ...] | None) -> tuple[str, ...]:
     return ("", "", "") if verdict is None else verdict
 
 
-def _what(before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> str:
+def _kind_of_change(before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> str:
     if before is None or after is None:
         return "only in the new" if before is None else "only in the old"
     return "another verdict" if before[0] != after[0] else "other numbers"
 
 
-def _change(before: str, after: str) -> str:
+def _describe_change(before: str, after: str) -> str:
     return before if before == after else _ARROW.join(text for text in (before, after) if text)

@@ -11,14 +11,14 @@ import xarray as xr
 from markupsafe import Markup
 
 from mnemoscope.claims.claim import GATE, Claim, Control
-from mnemoscope.claims.evidence import named, prompt_mean
+from mnemoscope.claims.evidence import prompt_mean, select_effect
 from mnemoscope.claims.explanation import Quantity
-from mnemoscope.claims.judge import misbehaviour
-from mnemoscope.claims.verdict import Cell, Outcome, PartResult, Ruling, Verdict
+from mnemoscope.claims.judge import find_control_fault
+from mnemoscope.claims.verdict import Outcome, PartResult, Ruling, SensitivityCell, Verdict
 from mnemoscope.report.page import TEMPLATES, Page, attention_view
 from mnemoscope.report.rulings import words
 from mnemoscope.report.rulings.plots import LOOKS, emergence_plots, short_names, strip_plots
-from mnemoscope.report.rulings.words import by_case, effect_name, number, quantity, unit_of
+from mnemoscope.report.rulings.words import case_means, effect_name, effect_unit, find_quantity, format_number
 
 SIGNS: dict[Outcome, str] = {"SUPPORTED": "✓", "REFUTED": "✗", "MIXED": "◐", "INCONCLUSIVE": "?", "NOT_APPLICABLE": "–"}
 """No outcome is shown by colour alone: a badge has a sign, the word, and a different frame."""
@@ -27,7 +27,7 @@ _Row = tuple[Sequence[Any], Sequence[Any]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Example:
+class AttentionExample:
     """The attention of one model on one sequence: one example of `patterns_of_sequences`.
 
     `caption` says which seed it is and why it is shown, and has the sequence. `attention` holds `pattern` (layer, head,
@@ -43,7 +43,7 @@ def rulings_page(
     *,
     title: str,
     lead: str = "",
-    examples: Mapping[str, Sequence[Example]] = MappingProxyType({}),
+    examples: Mapping[str, Sequence[AttentionExample]] = MappingProxyType({}),
     sources: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> str:
     """One self-contained HTML page, for the screen and for paper; arguments as of `rulings_sheet`."""
@@ -55,7 +55,7 @@ def rulings_sheet(
     *,
     title: str,
     lead: str = "",
-    examples: Mapping[str, Sequence[Example]] = MappingProxyType({}),
+    examples: Mapping[str, Sequence[AttentionExample]] = MappingProxyType({}),
     sources: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Page:
     """The page, put together from rulings in their order on it.
@@ -96,9 +96,9 @@ def _overview_row(place: str, ruling: Ruling) -> _Row:
     statement = {"text": claim.statement, "mark": "headline" if claim.headline else "", "source": claim.source}
     named_id = {"text": claim.id, "href": f"#{place}"}
     beside = [
-        ("Favoured", words.favoured(ruling)),
-        ("Flips", words.flips(ruling)),
-        ("Registered", words.as_registered(ruling.departures, ruling.code)),
+        ("Favoured", words.format_favoured(ruling)),
+        ("Flips", words.format_flips(ruling)),
+        ("Registered", words.describe_registration(ruling.departures, ruling.code)),
     ]
     cells = [named_id, statement, verdict.outcome, words.recipe_text(claim), *_results(verdict)]
     return cells, [[("Why", ruling.reason)], beside]
@@ -110,7 +110,7 @@ def _section(ruling: Ruling) -> dict[str, Any]:
     kinds = ["judged", *(["fails the gate"] if verdict.n_failed else [])]
     kinds += [kind for kind in ("positive", "negative") if any(each.kind == kind for each in claim.controls)]
     parts = list(zip(claim.criteria, verdict.parts, strict=True))
-    example, over_judged = worked(ruling), words.ranges(ruling, judged=True)
+    example, over_judged = work_through(ruling), words.format_ranges(ruling, judged=True)
     return {
         "ruling": ruling,
         "replicate": replicate,
@@ -122,7 +122,7 @@ def _section(ruling: Ruling) -> dict[str, Any]:
         "strips": strip_plots(ruling),
         "unjudged": [(row, ()) for row in words.unjudged_rows([ruling])],
         "parts": [
-            ([part.name, words.criterion(claim, part, unit_of(ruling, part.name)), *_results(result)], ())
+            ([part.name, words.format_criterion(claim, part, effect_unit(ruling, part.name)), *_results(result)], ())
             for part, result in (parts if len(parts) > 1 else ())
         ],
         "controls": [(row, ()) for row in control_rows(ruling)],
@@ -130,7 +130,7 @@ def _section(ruling: Ruling) -> dict[str, Any]:
         + [_cell_row(ruling, cell) for cell in ruling.sensitivity],
         "n_flips": len(ruling.flips),
         "has_zero": any(cell.value == words.ZERO for cell in ruling.sensitivity),
-        "favoured": " ".join([words.favours(ruling), *words.favoured_otherwise(ruling)]),
+        "favoured": " ".join([words.describe_favoured(ruling), *words.describe_changed_favourites(ruling)]),
         "rivals": [
             _rival_row(rival, claim, ruling.rivals[rival.id]) for rival in claim.rivals if rival.id in ruling.rivals
         ],
@@ -139,14 +139,14 @@ def _section(ruling: Ruling) -> dict[str, Any]:
     }
 
 
-def _worked_row(line: "Line", over_judged: Mapping[str, str]) -> _Row:
+def _worked_row(line: "QuantityLine", over_judged: Mapping[str, str]) -> _Row:
     known = line.quantity
     meaning = {"text": known.words, "formula": known.formula} if known else ""
     meets = {True: "✓", False: "✗", None: ""}[line.meets]
     return [line.name, meaning, line.value, line.must_be, meets, over_judged.get(line.name, "")], ()
 
 
-def _cell_row(ruling: Ruling, cell: Cell) -> _Row:
+def _cell_row(ruling: Ruling, cell: SensitivityCell) -> _Row:
     verdict = cell.verdict
     whose = "" if verdict.id == ruling.claim.id else f"{verdict.id}: "
     flips = "⚑ flips" if cell.flips else "no"
@@ -155,8 +155,8 @@ def _cell_row(ruling: Ruling, cell: Cell) -> _Row:
 
 
 def _rival_row(rival: Claim, claim: Claim, verdict: Verdict) -> _Row:
-    terms = {effect_name(part.name): words.described(rival, part.name) for part in rival.criteria}
-    lines = [words.holds_if(rival, subject="It")]
+    terms = {effect_name(part.name): words.describe_quantity(rival, part.name) for part in rival.criteria}
+    lines = [words.support_condition(rival, subject="It")]
     lines += [f"{name[0].upper()}{name[1:]} is {text}." for name, text in terms.items() if text]
     if rival.explanation is not None and rival.explanation is not claim.explanation:
         lines += [rival.explanation.procedure, rival.explanation.margins]
@@ -168,7 +168,7 @@ def _rival_row(rival: Claim, claim: Claim, verdict: Verdict) -> _Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class QuantityLine:
     """One quantity of one replicate: its value with unit, and the requirement on it.
 
     `quantity` is None where the claim does not explain it. Without a requirement, `must_be` is empty and `meets` None.
@@ -182,15 +182,15 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Worked:
+class WorkedReplicate:
     """A replicate in numbers: the gate, the deciding effects, further measurements, and the conclusion."""
 
     label: str
     sentence: str
-    lines: tuple[Line, ...]
+    lines: tuple[QuantityLine, ...]
 
 
-def worked(ruling: Ruling) -> Worked | None:
+def work_through(ruling: Ruling) -> WorkedReplicate | None:
     """The judged replicate in the middle of all, worked through; None where none was judged."""
     claim, evidence, which = ruling.claim, ruling.evidence, ruling.typical()
     if which is None:
@@ -200,13 +200,13 @@ def worked(ruling: Ruling) -> Worked | None:
     if claim.gate is not None and evidence.gate is not None:
         lines.append(_gate_line(ruling, float(evidence.gate.sel({evidence.replicate: which}))))
     for part in claim.criteria:
-        value = float(prompt_mean(named(effects, part.name)))
+        value = float(prompt_mean(select_effect(effects, part.name)))
         met.append(bool(part.slack(np.array([value]))[0] > 0))
         lines.append(
-            Line(
+            QuantityLine(
                 name=effect_name(part.name),
-                quantity=quantity(claim, part.name),
-                value=f"{number(value)} {unit_of(ruling, part.name)}".strip(),
+                quantity=find_quantity(claim, part.name),
+                value=f"{format_number(value)} {effect_unit(ruling, part.name)}".strip(),
                 must_be=part.wording,
                 meets=met[-1],
             )
@@ -214,21 +214,23 @@ def worked(ruling: Ruling) -> Worked | None:
     if isinstance(effects, xr.Dataset):
         for name, effect in effects.drop_vars([part.name for part in claim.criteria]).data_vars.items():
             value = float(prompt_mean(effect))
-            shown = number(value) if np.isfinite(value) else "–"
-            lines.append(Line(name=str(name), quantity=quantity(claim, str(name)), value=shown))
+            shown = format_number(value) if np.isfinite(value) else "–"
+            lines.append(QuantityLine(name=str(name), quantity=find_quantity(claim, str(name)), value=shown))
     holds = all(met) if claim.joined == "all" else any(met)
     label = f"{evidence.replicate} {which}"
     sentence = f"{label[0].upper()}{label[1:]} {'meets' if holds else 'does not meet'} the criterion of the claim"
-    return Worked(label=label, sentence=f"{sentence}{_how_many(claim.joined, met)}.", lines=tuple(lines))
+    return WorkedReplicate(label=label, sentence=f"{sentence}{_how_many(claim.joined, met)}.", lines=tuple(lines))
 
 
-def _gate_line(ruling: Ruling, value: float) -> Line:
+def _gate_line(ruling: Ruling, value: float) -> QuantityLine:
     gate = ruling.claim.gate
     assert gate is not None
     bounds = [f"at least {gate.at_least:g}"] if np.isfinite(gate.at_least) else []
     bounds += [f"at most {gate.at_most:g}"] if np.isfinite(gate.at_most) else []
-    explained = quantity(ruling.claim, GATE) or Quantity(words=gate.statement)
-    return Line(name=GATE, quantity=explained, value=number(value), must_be=" and ".join(bounds), meets=True)
+    explained = find_quantity(ruling.claim, GATE) or Quantity(words=gate.statement)
+    return QuantityLine(
+        name=GATE, quantity=explained, value=format_number(value), must_be=" and ".join(bounds), meets=True
+    )
 
 
 def _how_many(joined: str, met: list[bool]) -> str:
@@ -248,28 +250,32 @@ def control_rows(ruling: Ruling) -> list[list[str]]:
         [
             f"{short}: {control.name}",
             control.kind,
-            words.must_give(ruling.claim, control),
-            _measured(ruling, control),
-            _behaved(ruling, control),
+            words.required_control_result(ruling.claim, control),
+            _control_range(ruling, control),
+            _control_outcome(ruling, control),
         ]
         for short, control in short_names(ruling.claim).items()
     ]
 
 
-def _measured(ruling: Ruling, control: Control) -> str:
+def _control_range(ruling: Ruling, control: Control) -> str:
     effects = ruling.evidence.controls.get(control.name)
     if effects is None:
         return "not measured"
     texts = []
     for part in ruling.claim.criteria:
-        values = by_case(named(effects, part.name))
-        spread = f" [{number(values.min())}, {number(values.max())}] in {values.size} cases" if values.size > 1 else ""
-        texts.append(f"{part.name} {number(float(np.mean(values)))}{spread}")
+        values = case_means(select_effect(effects, part.name))
+        spread = (
+            f" [{format_number(values.min())}, {format_number(values.max())}] in {values.size} cases"
+            if values.size > 1
+            else ""
+        )
+        texts.append(f"{part.name} {format_number(float(np.mean(values)))}{spread}")
     return "; ".join(texts)
 
 
-def _behaved(ruling: Ruling, control: Control) -> str:
+def _control_outcome(ruling: Ruling, control: Control) -> str:
     """The outcome of a control judged on its own: the first that misbehaves would hide the others."""
     effects = {name: each for name, each in ruling.evidence.controls.items() if name == control.name}
-    wrong = misbehaviour(replace(ruling.claim, controls=(control,)), replace(ruling.evidence, controls=effects))
+    wrong = find_control_fault(replace(ruling.claim, controls=(control,)), replace(ruling.evidence, controls=effects))
     return f"✗ no: {wrong}" if wrong else "✓ yes"

@@ -13,9 +13,9 @@ import xarray as xr
 from jaxtyping import Float
 
 from mnemoscope.claims.claim import GATE, Claim, Control, Criterion
-from mnemoscope.claims.evidence import named
+from mnemoscope.claims.evidence import select_effect
 from mnemoscope.claims.verdict import PartResult, Ruling
-from mnemoscope.report.rulings.words import by_case, number, unit_of
+from mnemoscope.report.rulings.words import case_means, effect_unit, format_number
 
 _HEIGHT = 235
 _BEYOND = 1.0
@@ -29,7 +29,7 @@ _NAMED = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class PointStyle:
     """Symbol and colour; kinds differ in both."""
 
     symbol: str
@@ -40,15 +40,15 @@ class Look:
 
 
 LOOKS = {
-    "judged": Look(symbol="circle", colour="#1f5fbf", sign="●", name="judged"),
-    "fails the gate": Look(symbol="circle-open", colour="#7b8494", sign="○", name="fails the gate"),
-    "positive": Look(symbol="triangle-up", colour="#00705a", sign="▲", name="positive control", size=9),
-    "negative": Look(symbol="diamond", colour="#b4480f", sign="◆", name="negative control", size=9),
+    "judged": PointStyle(symbol="circle", colour="#1f5fbf", sign="●", name="judged"),
+    "fails the gate": PointStyle(symbol="circle-open", colour="#7b8494", sign="○", name="fails the gate"),
+    "positive": PointStyle(symbol="triangle-up", colour="#00705a", sign="▲", name="positive control", size=9),
+    "negative": PointStyle(symbol="diamond", colour="#b4480f", sign="◆", name="negative control", size=9),
 }
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Points:
+class PointGroup:
     """Points of one kind (see `LOOKS`), spread along x in the order of their labels; NaN is not drawn."""
 
     kind: str
@@ -70,15 +70,15 @@ def strip_plots(ruling: Ruling) -> list[tuple[go.Figure, str]]:
 
 
 def _strip(ruling: Ruling, part: Criterion, result: PartResult) -> tuple[go.Figure, str]:
-    columns = points_of(ruling, part.name)
+    columns = effect_points(ruling, part.name)
     judged = [points.values for points in columns if points.kind == "judged"]
-    shown = window(part, np.concatenate([*judged, []]), np.concatenate([p.values for p in columns]))
+    shown = plot_range(part, np.concatenate([*judged, []]), np.concatenate([p.values for p in columns]))
     figure = go.Figure()
     for points in columns:
         figure.add_trace(_trace(points, shown))
-    figure.add_trace(_mean(result, shown))
+    figure.add_trace(_mean_trace(result, shown))
     show_margin(figure, part, shown)
-    _arrows(figure, columns, shown)
+    _mark_outliers(figure, columns, shown)
     names = {points.column: points.centre if points.kind in ("positive", "negative") else 0.0 for points in columns}
     last = max(names.values(), default=0.0)
     figure.update_xaxes(
@@ -88,12 +88,12 @@ def _strip(ruling: Ruling, part: Criterion, result: PartResult) -> tuple[go.Figu
         range=[-1.15, max(last + 0.6, 1.25)],
         showgrid=False,
     )
-    frame(figure, part.name, unit_of(ruling, part.name), shown, lines_below=1)
+    set_frame(figure, part.name, effect_unit(ruling, part.name), shown, lines_below=1)
     finding = result.finding if ruling.verdict.n else f"no {ruling.claim.replicate} is judged"
     return figure, f"{finding}.{_missing(columns)}"
 
 
-def _trace(points: Points, shown: tuple[float, float]) -> go.Scatter:
+def _trace(points: PointGroup, shown: tuple[float, float]) -> go.Scatter:
     look = LOOKS[points.kind]
     about = "" if points.kind == "judged" else f" ({look.name})"
     return go.Scatter(
@@ -107,13 +107,16 @@ def _trace(points: Points, shown: tuple[float, float]) -> go.Scatter:
             "size": look.size,
             "line": {"width": 1, "color": look.colour},
         },
-        text=[f"{label}{about}: {number(v)}" for label, v in zip(points.labels, points.values.tolist(), strict=True)],
+        text=[
+            f"{label}{about}: {format_number(v)}"
+            for label, v in zip(points.labels, points.values.tolist(), strict=True)
+        ],
         hovertemplate="%{text}<extra></extra>",
         cliponaxis=False,
     )
 
 
-def _mean(result: PartResult, shown: tuple[float, float]) -> go.Scatter:
+def _mean_trace(result: PartResult, shown: tuple[float, float]) -> go.Scatter:
     """Mean of the judged seeds with its interval, at the right edge of their column."""
     low, high = np.clip([result.effect_interval.low, result.effect_interval.high], *shown).tolist()
     drawn = bool(np.isfinite(result.effect))
@@ -131,12 +134,12 @@ def _mean(result: PartResult, shown: tuple[float, float]) -> go.Scatter:
         mode="markers",
         name="mean",
         marker={"symbol": "line-ew-open", "color": "#1d2433", "size": 9, "line": {"width": 2}},
-        text=[f"mean: {number(result.effect)}, {result.effect_interval}"],
+        text=[f"mean: {format_number(result.effect)}, {result.effect_interval}"],
         hovertemplate="%{text}<extra></extra>",
     )
 
 
-def _arrows(figure: go.Figure, columns: list[Points], shown: tuple[float, float]) -> None:
+def _mark_outliers(figure: go.Figure, columns: list[PointGroup], shown: tuple[float, float]) -> None:
     """The furthest value of every column that leaves the scale."""
     low, high = shown
     for points in columns:
@@ -146,35 +149,37 @@ def _arrows(figure: go.Figure, columns: list[Points], shown: tuple[float, float]
         ):
             if values.size:
                 x = points.x[np.isin(points.values, values)].mean()
-                text = f"{sign} {number(float(furthest(values)), '.3g')}"
+                text = f"{sign} {format_number(float(furthest(values)), '.3g')}"
                 shift = -12 if edge == high else 12
                 figure.add_annotation(x=float(x), y=edge, text=text, showarrow=False, yshift=shift, font={"size": 11})
 
 
-def _missing(columns: list[Points]) -> str:
+def _missing(columns: list[PointGroup]) -> str:
     lost = [label for points in columns for label, v in zip(points.labels, points.values, strict=True) if np.isnan(v)]
     names = ", ".join(lost) if len(lost) <= _NAMED else f"{len(lost)} of the points"
     return f" Without a value: {names}." if lost else ""
 
 
-def points_of(ruling: Ruling, name: str) -> list[Points]:
+def effect_points(ruling: Ruling, name: str) -> list[PointGroup]:
     """The points of one effect: replicates first, then the controls in the order in which they were declared."""
     claim, evidence = ruling.claim, ruling.evidence
-    values = by_case(named(evidence.effects, name))
+    values = case_means(select_effect(evidence.effects, name))
     judged = np.full(values.size, True) if claim.gate is None else claim.gate.passes(evidence.gate)
-    x = _spread(values.size, 0.0, 0.9)
+    x = _spread_points(values.size, 0.0, 0.9)
     names = [f"{evidence.replicate} {label}" for label in evidence.labels]
     found = []
     for kind, chosen in (("judged", judged), ("fails the gate", ~judged)):
         labels = [name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen]
-        points = Points(kind=kind, column=f"{evidence.replicate}s", x=x[chosen], values=values[chosen], labels=labels)
+        points = PointGroup(
+            kind=kind, column=f"{evidence.replicate}s", x=x[chosen], values=values[chosen], labels=labels
+        )
         found.append(points)
     declared = {short: control for short, control in short_names(claim).items() if control.name in evidence.controls}
     for i, (short, control) in enumerate(declared.items()):
-        given = by_case(named(evidence.controls[control.name], name))
+        given = case_means(select_effect(evidence.controls[control.name], name))
         labels = [f"{control.name}, case {case}" for case in range(given.size)]
-        x = _spread(given.size, 1.75 + i, 0.25)
-        found.append(Points(kind=control.kind, column=short, x=x, values=given, labels=labels))
+        x = _spread_points(given.size, 1.75 + i, 0.25)
+        found.append(PointGroup(kind=control.kind, column=short, x=x, values=given, labels=labels))
     return [points for points in found if points.x.size]
 
 
@@ -183,20 +188,20 @@ def short_names(claim: Claim) -> dict[str, Control]:
     return {f"C{i}": control for i, control in enumerate(claim.controls, 1)}
 
 
-def _spread(n: int, centre: float, half: float) -> Float[np.ndarray, " point"]:
+def _spread_points(n: int, centre: float, half: float) -> Float[np.ndarray, " point"]:
     return np.linspace(centre - half, centre + half, n) if n > 1 else np.full(n, centre)
 
 
-def lines(part: Criterion) -> list[float]:
+def margin_places(part: Criterion) -> list[float]:
     """The places of the margin: two if the effect must lie within it."""
     return [-part.margin, part.margin] if part.direction == "within" else [part.margin]
 
 
-def window(
+def plot_range(
     part: Criterion, judged: Float[np.ndarray, " judged"], others: Float[np.ndarray, " other"]
 ) -> tuple[float, float]:
     """Least and greatest value that are drawn where they are."""
-    core = np.r_[lines(part), judged[np.isfinite(judged)]]
+    core = np.r_[margin_places(part), judged[np.isfinite(judged)]]
     low, high = float(core.min()), float(core.max())
     span = (high - low) or abs(high) or 1.0
     near = others[(others >= low - _BEYOND * span) & (others <= high + _BEYOND * span)]
@@ -206,19 +211,19 @@ def window(
 
 def show_margin(figure: go.Figure, part: Criterion, shown: tuple[float, float]) -> None:
     """The margin as a dashed line, and the side that clears it shaded."""
-    low, high = _padded(shown)
+    low, high = _pad_range(shown)
     side = {"above": (part.margin, high), "below": (low, part.margin), "within": (-part.margin, part.margin)}
     below, above = side[part.direction]
     whole = {"xref": "paper", "x0": 0, "x1": 1}
     side_shape = {"type": "rect", "y0": below, "y1": above, "fillcolor": _CLEARS, "line_width": 0, "layer": "below"}
     shapes = [{**whole, **side_shape}]
-    shapes += [{**whole, "type": "line", "y0": line, "y1": line, "line": _LINE} for line in lines(part)]
+    shapes += [{**whole, "type": "line", "y0": line, "y1": line, "line": _LINE} for line in margin_places(part)]
     figure.update_layout(shapes=shapes)
 
 
-def frame(figure: go.Figure, name: str, unit: str, shown: tuple[float, float], *, lines_below: int) -> None:
+def set_frame(figure: go.Figure, name: str, unit: str, shown: tuple[float, float], *, lines_below: int) -> None:
     """Title, axes and size, the same for every plot of an effect; so many lines of text stand below it."""
-    figure.update_yaxes(range=list(_padded(shown)), gridcolor="#e6eaf0", zeroline=False, nticks=6)
+    figure.update_yaxes(range=list(_pad_range(shown)), gridcolor="#e6eaf0", zeroline=False, nticks=6)
     figure.update_xaxes(showline=True, linecolor="#aab2bf", zeroline=False)
     figure.update_layout(
         template="none",
@@ -230,7 +235,7 @@ def frame(figure: go.Figure, name: str, unit: str, shown: tuple[float, float], *
     )
 
 
-def _padded(shown: tuple[float, float]) -> tuple[float, float]:
+def _pad_range(shown: tuple[float, float]) -> tuple[float, float]:
     pad = _PAD * (shown[1] - shown[0])
     return shown[0] - pad, shown[1] + pad
 
@@ -244,7 +249,7 @@ def emergence_plots(ruling: Ruling) -> list[tuple[go.Figure, str]]:
     if effects is None:
         return []
     plots = [
-        (_curve(effects[part.name], part, unit_of(ruling, part.name)), "")
+        (_curve(effects[part.name], part, effect_unit(ruling, part.name)), "")
         for part in ruling.claim.criteria
         if part.name in effects
     ]
@@ -256,9 +261,9 @@ def emergence_plots(ruling: Ruling) -> list[tuple[go.Figure, str]]:
 
 
 def _curve(effect: xr.DataArray, part: Criterion, unit: str) -> go.Figure:
-    steps, values = effect.step.to_numpy(), by_case(effect)
+    steps, values = effect.step.to_numpy(), case_means(effect)
     finite = values[np.isfinite(values)]
-    shown = window(part, finite, finite)
+    shown = plot_range(part, finite, finite)
     places = _on_log_axis(steps)
     figure = go.Figure(
         go.Scatter(
@@ -267,7 +272,9 @@ def _curve(effect: xr.DataArray, part: Criterion, unit: str) -> go.Figure:
             mode="lines+markers",
             line={"color": "#1f5fbf", "width": 1.5},
             marker={"size": 5},
-            text=[f"step {step:,}: {number(v)}" for step, v in zip(steps.tolist(), values.tolist(), strict=True)],
+            text=[
+                f"step {step:,}: {format_number(v)}" for step, v in zip(steps.tolist(), values.tolist(), strict=True)
+            ],
             hovertemplate="%{text}<extra></extra>",
         )
     )
@@ -276,7 +283,7 @@ def _curve(effect: xr.DataArray, part: Criterion, unit: str) -> go.Figure:
     figure.update_xaxes(
         type="log", title="training step", tickvals=list(ticks), ticktext=list(ticks.values()), showgrid=False
     )
-    frame(figure, part.name, unit, shown, lines_below=3)
+    set_frame(figure, part.name, unit, shown, lines_below=3)
     return figure
 
 

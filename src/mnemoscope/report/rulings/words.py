@@ -9,17 +9,17 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.claims.claim import EFFECT, GATE, Claim, Control, Criterion
-from mnemoscope.claims.evidence import as_dataset, named, prompt_mean
+from mnemoscope.claims.evidence import as_dataset, prompt_mean, select_effect
 from mnemoscope.claims.explanation import Quantity
 from mnemoscope.claims.verdict import Outcome, PartResult, Ruling, Superseded, Verdict
 from mnemoscope.core.presets import Configuration
-from mnemoscope.report.rulings.differences import interval_text, number, outcome_text
-from mnemoscope.report.tables import Number, Table, counted
+from mnemoscope.report.rulings.differences import format_number, interval_text, outcome_text
+from mnemoscope.report.tables import Number, Table, pluralise
 
 # ---- numbers
 
 
-def by_case(effect: xr.DataArray) -> np.ndarray:
+def case_means(effect: xr.DataArray) -> np.ndarray:
     """One number per case: the mean over prompts."""
     return np.atleast_1d(prompt_mean(effect.astype(float)).to_numpy())
 
@@ -71,18 +71,18 @@ def recipe_text(claim: Claim) -> str:
     return claim.recipe or "–"
 
 
-def unit_of(ruling: Ruling, name: str) -> str:
+def effect_unit(ruling: Ruling, name: str) -> str:
     """Unit of an effect; empty where none is named."""
-    return str(named(ruling.evidence.effects, name).attrs.get("unit", ""))
+    return str(select_effect(ruling.evidence.effects, name).attrs.get("unit", ""))
 
 
-def favoured(ruling: Ruling) -> str:
+def format_favoured(ruling: Ruling) -> str:
     """The explanations that the evidence supports."""
     rivals = [_quoted(rival) for rival in ruling.claim.rivals if rival.id in ruling.favoured]
     return ", ".join([*(["the claim"] if ruling.claim.id in ruling.favoured else []), *rivals]) or "none"
 
 
-def favours(ruling: Ruling) -> str:
+def describe_favoured(ruling: Ruling) -> str:
     """A sentence on which explanation the evidence favours."""
     claim, favoured = ruling.claim, ruling.favoured
     rivals = [_quoted(rival) for rival in claim.rivals if rival.id in favoured]
@@ -101,7 +101,7 @@ def _quoted(rival: Claim) -> str:
     return f"{rival.id} (“{rival.statement}”)"
 
 
-def flips(ruling: Ruling) -> str:
+def format_flips(ruling: Ruling) -> str:
     """The changes that flip the verdict, or that on a rival, and the new outcome."""
     if not ruling.sensitivity:
         return "nothing was varied"
@@ -110,7 +110,7 @@ def flips(ruling: Ruling) -> str:
         for cell in ruling.flips
         for whose in ("" if cell.verdict.id == ruling.claim.id else f"{cell.verdict.id}: ",)
     ]
-    return ", ".join(flipped) or f"under none of {counted(len(ruling.sensitivity), 'change')}"
+    return ", ".join(flipped) or f"under none of {pluralise(len(ruling.sensitivity), 'change')}"
 
 
 ZERO = "zero"
@@ -121,7 +121,7 @@ ZERO_NOTE = (
 """A warning about cells in which activations are replaced by zero."""
 
 
-def favoured_otherwise(ruling: Ruling) -> list[str]:
+def describe_changed_favourites(ruling: Ruling) -> list[str]:
     """Under which changes other explanations are favoured, a sentence each."""
     return [
         f"⚑ With {factor} = {value} the evidence favours {' and '.join(ids) or 'none of them'}."
@@ -129,7 +129,7 @@ def favoured_otherwise(ruling: Ruling) -> list[str]:
     ]
 
 
-def as_registered(departures: Sequence[str] | None, code: str = "") -> str:
+def describe_registration(departures: Sequence[str] | None, code: str = "") -> str:
     """A statement whether a claim is as it was registered, with the differences and later changes of its code."""
     if departures is None:
         return "not registered"
@@ -147,7 +147,7 @@ def registered_notes(standings: Iterable[tuple[str, Sequence[str] | None, str]])
     notes: dict[str, list[str]] = {}
     for id, departures, code in standings:
         if departures or code:
-            notes.setdefault(as_registered(departures, code), []).append(id)
+            notes.setdefault(describe_registration(departures, code), []).append(id)
     return [f"{', '.join(ids)}: {text}" for text, ids in notes.items()]
 
 
@@ -202,38 +202,40 @@ def effect_name(name: str) -> str:
     return "the effect" if name == EFFECT else name
 
 
-def quantity(claim: Claim, name: str) -> Quantity | None:
+def find_quantity(claim: Claim, name: str) -> Quantity | None:
     """The description of a quantity; None where the claim does not explain it."""
     return None if claim.explanation is None else claim.explanation.quantities.get(name)
 
 
-def described(claim: Claim, name: str) -> str:
+def describe_quantity(claim: Claim, name: str) -> str:
     """The words for a quantity, and behind them its formula; empty where the claim does not explain it."""
-    found = quantity(claim, name)
+    found = find_quantity(claim, name)
     return "" if found is None else ": ".join(text for text in (found.words, found.formula) if text)
 
 
-def criterion(claim: Claim, part: Criterion, unit: str | None = None) -> str:
+def format_criterion(claim: Claim, part: Criterion, unit: str | None = None) -> str:
     """The requirement on an effect, with quantifier, margin and unit (the criterion's, unless another is given)."""
     return _sentence(_HOLDS, claim, part, part.wording, unit)
 
 
-def holds_if(claim: Claim, units: Mapping[str, str] = MappingProxyType({}), *, subject: str = "The claim") -> str:
+def support_condition(
+    claim: Claim, units: Mapping[str, str] = MappingProxyType({}), *, subject: str = "The claim"
+) -> str:
     """The condition of the claim in one sentence; `units` replace those of the criteria, by effect."""
-    parts = [criterion(claim, part, units.get(part.name)) for part in claim.criteria]
-    return _joined(f"{subject} holds if", parts, claim.joined)
+    parts = [format_criterion(claim, part, units.get(part.name)) for part in claim.criteria]
+    return _join_parts(f"{subject} holds if", parts, claim.joined)
 
 
-def refuted_if(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) -> str:
+def refutation_condition(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) -> str:
     """The refutation of the claim, in one sentence; an effect exactly at a margin speaks neither for nor against it."""
     parts = [
         _sentence(_FAILS, claim, part, _OPPOSITE[part.direction].format(part.margin), units.get(part.name))
         for part in claim.criteria
     ]
-    return _joined("It is refuted if", parts, "any" if claim.joined == "all" else "all")
+    return _join_parts("It is refuted if", parts, "any" if claim.joined == "all" else "all")
 
 
-def must_give(claim: Claim, control: Control) -> str:
+def required_control_result(claim: Claim, control: Control) -> str:
     """The result that the cases of a control must give for the instrument to be trusted."""
     parts = [f"{part.name} {part.wording}" for part in claim.criteria]
     if control.kind == "positive":
@@ -243,7 +245,7 @@ def must_give(claim: Claim, control: Control) -> str:
     return f"not {'all' if claim.joined == 'all' else 'any'} of: {', '.join(parts)}"
 
 
-def _joined(opening: str, parts: Sequence[str], needed: str) -> str:
+def _join_parts(opening: str, parts: Sequence[str], needed: str) -> str:
     """A sentence of one part, or of several of which all or any are needed."""
     several = f" {needed} of these statements {'are' if needed == 'all' else 'is'} true:" if len(parts) > 1 else ""
     return f"{opening}{several} {'; '.join(parts)}."
@@ -256,15 +258,15 @@ def _sentence(words: Mapping[str, str], claim: Claim, part: Criterion, wording: 
     return words[part.quantifier].format(what=claim.replicate, name=effect_name(part.name), wording=wording)
 
 
-def fixed(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
+def registered_terms(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
     """Pairs of a term and a text about all that was fixed before the first run; `units` as for `holds_if`."""
     what, explanation = claim.replicate, claim.explanation
-    found = [("criterion", holds_if(claim, units)), ("refutation", refuted_if(claim, units))]
+    found = [("criterion", support_condition(claim, units)), ("refutation", refutation_condition(claim, units))]
     if explanation is not None:
         found += [("measured", explanation.procedure), ("margins", explanation.margins), ("shows", explanation.limits)]
     headline = "; a headline claim, which shares one error rate with the others of its system" if claim.headline else ""
-    found += [("gate", _gate(claim)), ("replicates", f"{claim.n_replicates} {what}s or more{headline}")]
-    found.append(("seeds that count", _seeds(claim)))
+    found += [("gate", _gate_text(claim)), ("replicates", f"{claim.n_replicates} {what}s or more{headline}")]
+    found.append(("seeds that count", _seeds_text(claim)))
     named = (f"{name} ({_unit(unit)})" for name, unit in claim.units.items())
     found.append(("models", "language models that --model names" if claim.of_language_models else ", ".join(named)))
     if claim.prompts is not None:
@@ -272,31 +274,31 @@ def fixed(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) -> list
     return [(term, text) for term, text in found if text]
 
 
-def asked(ruling: Ruling) -> list[tuple[str, str]]:
+def trial_terms(ruling: Ruling) -> list[tuple[str, str]]:
     """Pairs of a term and a text about what was fixed before the first run, and about the models on trial."""
     claim, verdict, evidence = ruling.claim, ruling.verdict, ruling.evidence
-    found = dict(fixed(claim, {part.name: unit_of(ruling, part.name) for part in claim.criteria}))
+    found = dict(registered_terms(claim, {part.name: effect_unit(ruling, part.name) for part in claim.criteria}))
     if evidence.models:
         found["models"] = ", ".join(evidence.models)
     if evidence.prompts is not None:
         found["prompts"] = _PROMPTS[evidence.prompts].format(what=claim.replicate)
-    measured = counted(verdict.n + verdict.n_failed, claim.replicate)
+    measured = pluralise(verdict.n + verdict.n_failed, claim.replicate)
     found["measured on"] = f"{measured}; judged: {verdict.n or 'none'}"
     if ruling.set_aside:
         found["not used"] = "; ".join(ruling.set_aside)
     return list(found.items())
 
 
-def _gate(claim: Claim) -> str:
+def _gate_text(claim: Claim) -> str:
     if claim.gate is None:
         return f"none: the verdict is about every {claim.replicate}"
-    measured = f" ({words})" if (words := described(claim, GATE)) else ""
+    measured = f" ({words})" if (words := describe_quantity(claim, GATE)) else ""
     whose = "every" if len(claim.units) > 1 else "the"
     passing = _GATES[claim.replicate].format(whose=whose, statement=claim.gate.statement)
     return f"the verdict is about {passing}{measured}"
 
 
-def _seeds(claim: Claim) -> str:
+def _seeds_text(claim: Claim) -> str:
     """The seeds that count; empty if all do."""
     if claim.last_seed is not None:
         return f"{claim.first_seed} to {claim.last_seed}"
@@ -329,7 +331,7 @@ def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
             recipe_text(ruling.claim),
             share_text(ruling.verdict, n=ruling.verdict.n),
             effect_text(ruling.verdict, n=ruling.verdict.n),
-            as_registered(ruling.departures, ruling.code),
+            describe_registration(ruling.departures, ruling.code),
             ruling.reason,
         ]
         for ruling in rulings
@@ -341,28 +343,28 @@ def unjudged_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
     them.
     """
     return [
-        [ruling.claim.id, name, text, counted(len(ruling.evidence.labels), ruling.evidence.replicate)]
+        [ruling.claim.id, name, text, pluralise(len(ruling.evidence.labels), ruling.evidence.replicate)]
         for ruling in rulings
         if ruling.verdict.n == 0
-        for name, text in ranges(ruling, judged=False).items()
+        for name, text in format_ranges(ruling, judged=False).items()
     ]
 
 
-def ranges(ruling: Ruling, *, judged: bool) -> dict[str, str]:
+def format_ranges(ruling: Ruling, *, judged: bool) -> dict[str, str]:
     """Mean and range of all measurements by name, over the replicates that pass the gate or those that fail."""
     effects, found = ruling.evidence.effects, {}
     alone = None if isinstance(effects, xr.Dataset) else ruling.claim.criteria[0].name
     for name, effect in as_dataset(effects).data_vars.items():
-        values = by_case(effect)[_passing(ruling) == judged]
+        values = case_means(effect)[_passing_replicates(ruling) == judged]
         values = values[~np.isnan(values)]
         if values.size:
             unit = str(effect.attrs.get("unit", ""))
-            spread = f" [{number(values.min())}, {number(values.max())}]" if values.size > 1 else ""
-            found[effect_name(alone or str(name))] = f"{number(values.mean())}{spread} {unit}".strip()
+            spread = f" [{format_number(values.min())}, {format_number(values.max())}]" if values.size > 1 else ""
+            found[effect_name(alone or str(name))] = f"{format_number(values.mean())}{spread} {unit}".strip()
     return found
 
 
-def in_short(rulings: Sequence[Ruling]) -> list[list[str]]:
+def shorten_rows(rulings: Sequence[Ruling]) -> list[list[str]]:
     """Rows of verdicts for the terminal, which has no room for long statements and for how a claim is registered."""
     rows = verdict_rows(rulings)
     for row, ruling in zip(rows, rulings, strict=True):
@@ -378,9 +380,14 @@ def verdict_tables(rulings: Sequence[Ruling]) -> list[Table]:
     for ruling in rulings:
         for part, result in zip(ruling.claim.criteria, ruling.verdict.parts, strict=True):
             n = ruling.verdict.n
-            cells = [share_text(result, n=n), effect_text(result, n=n, each=_judged(ruling, part.name))]
+            cells = [share_text(result, n=n), effect_text(result, n=n, each=_judged_effect(ruling, part.name))]
             effects.append(
-                [ruling.claim.id, part.name, criterion(ruling.claim, part, unit_of(ruling, part.name)), *cells]
+                [
+                    ruling.claim.id,
+                    part.name,
+                    format_criterion(ruling.claim, part, effect_unit(ruling, part.name)),
+                    *cells,
+                ]
             )
     title, rows = "every effect that was judged", unjudged_rows(rulings)
     return [
@@ -390,14 +397,14 @@ def verdict_tables(rulings: Sequence[Ruling]) -> list[Table]:
     ]
 
 
-def _judged(ruling: Ruling, name: str) -> xr.DataArray:
+def _judged_effect(ruling: Ruling, name: str) -> xr.DataArray:
     """An effect over the replicates that were judged, means over prompts."""
-    evidence, chosen = ruling.evidence, _passing(ruling)
+    evidence, chosen = ruling.evidence, _passing_replicates(ruling)
     labels = {evidence.replicate: evidence.labels[chosen]}
     return xr.DataArray(evidence.sample(name, chosen).effects, dims=evidence.replicate, coords=labels)
 
 
-def _passing(ruling: Ruling) -> np.ndarray:
+def _passing_replicates(ruling: Ruling) -> np.ndarray:
     """The replicates that pass the gate."""
     evidence, gate = ruling.evidence, ruling.claim.gate
     return np.full(len(evidence.labels), True) if gate is None else gate.passes(evidence.gate)

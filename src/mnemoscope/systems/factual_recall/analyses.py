@@ -98,7 +98,7 @@ from mnemoscope.analyses import (
     weight,
 )
 from mnemoscope.core import Mechanism, in_range, metrics, one_of
-from mnemoscope.run import Largest, Sweep, search_sweep
+from mnemoscope.run import SizeSearch, Sweep, search_sweep
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 
 N_FOLLOWED = 1024
@@ -190,7 +190,7 @@ def attending(model: HookedModel, task: Task, *, n_each: int = 8, seed: int = 0)
     for rows in _rows(own, batch).values():
         interventions = [] if rows is None else [_set(head, rows) for head in range(model.cfg.n_heads)]
         answers = run_with(model, batch, interventions, seed=seed)[:, -1, : task.d_vocab_out]
-        right.append(metrics.correct(answers, batch.targets[:, -1]).double().view(shape).mean(0).numpy())
+        right.append(metrics.is_correct(answers, batch.targets[:, -1]).double().view(shape).mean(0).numpy())
     return xr.DataArray(
         np.stack(right),
         dims=("pattern", "subject", "relation"),
@@ -252,7 +252,7 @@ def routes(model: HookedModel, task: Task, *, n_each: int = 8, removed: Removed 
     for route in ROUTES:
         interventions = [_removal(removed, site, source) for site in taken[route]]
         answers = run_with(model, batch, interventions, seed=seed)[:, -1, : task.d_vocab_out]
-        right.append(metrics.correct(answers, batch.targets[:, -1]).double().view(shape).mean(0).numpy())
+        right.append(metrics.is_correct(answers, batch.targets[:, -1]).double().view(shape).mean(0).numpy())
     return xr.Dataset(
         {"accuracy": (("route", "subject", "relation"), np.stack(right))},
         coords={"route": list(ROUTES)},
@@ -336,7 +336,7 @@ WITHOUT_MLP = (16, 23, 32, 45)
 N_HEADS = 4
 ALPHA, BETA = 2.0, 2.0
 """With an MLP: heads of width d/2 and 2 d neurons, 12 d² parameters. Without one heads have width d: 16 d²."""
-FACTS = Largest(fields=("task.n_subjects", "task.n_relations"), between=(3, 48), per_octave=4)
+FACTS = SizeSearch(fields=("task.n_subjects", "task.n_relations"), between=(3, 48), per_octave=4)
 TRAINING = {
     "recipe.n_steps": 2**11,
     "recipe.batch_size": 256,

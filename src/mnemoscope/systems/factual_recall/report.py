@@ -21,10 +21,10 @@ from mnemoscope.report import (
     Opening,
     Page,
     Results,
+    assign_colours,
     bars_with_dots,
-    colours_of,
+    mean_with_range,
     plain_report,
-    spread,
     trajectory_curves,
 )
 from mnemoscope.report import plain_report as plain
@@ -140,18 +140,20 @@ def stores_section(page: Page, results: Mapping[str, Results]) -> None:
     for label in shares:
         page.heading(label)
         stored, recall = results[label]["stores"], results[label]["memories"].recall
-        rows = [[_ROUTES[name], spread(stored.accuracy.sel(route=name), ".2f")] for name in _ROUTES]
+        rows = [[_ROUTES[name], mean_with_range(stored.accuracy.sel(route=name), ".2f")] for name in _ROUTES]
         page.table(["route", "accuracy"], rows, "Mean [range] over seeds")
-        rows = [[_STORES[name], spread(stored.share.sel(store=name), ".2f")] for name in _STORES]
+        rows = [[_STORES[name], mean_with_range(stored.share.sel(store=name), ".2f")] for name in _STORES]
         page.table(["enough for a fact is", "share of the facts"], rows)
-        rows = [[_MEMORIES[name], spread(recall.sel(memory=name), ".2f")] for name in recall.memory.values.tolist()]
+        rows = [
+            [_MEMORIES[name], mean_with_range(recall.sel(memory=name), ".2f")] for name in recall.memory.values.tolist()
+        ]
         page.table(["weights", "facts recalled"], rows, "Memory-recall scores: read from the weights, noise aside")
 
 
 def stores_figure(shares: Mapping[str, xr.DataArray]) -> go.Figure:
     """The share of the facts in each store, side by side for configurations; `shares` are over (seed, store)."""
     figure = go.Figure()
-    for i, (store, colour) in enumerate(colours_of(_STORES).items()):
+    for i, (store, colour) in enumerate(assign_colours(_STORES).items()):
         places = [place + 0.16 * (i - (len(_STORES) - 1) / 2) for place in range(len(shares))]
         cells = [share.sel(store=store) for share in shares.values()]
         traces = bars_with_dots(cells, places, name=_STORES[store], colour=colour, width=0.14, legend=True)
@@ -175,18 +177,18 @@ def stages_section(page: Page, results: Mapping[str, Results]) -> None:
             page.text("Not tracked yet: `mnemoscope track` takes these measures.")
             continue
         page.figure(trajectory_curves(result["trajectory"], _PANELS), "One line per seed.")
-        rows = [[words, *_over_seeds(result["stages"][name])] for name, words in _WORDS.items()]
+        rows = [[words, *_stage_cell(result["stages"][name])] for name, words in _WORDS.items()]
         near = result["stages"].attrs["near"]
         title = f"Steps, mean [range] over seeds; by the relation alone: at most {near} nats from p(a | r)"
         page.table(["stage", "seeds", "step"], rows, title)
-        share = spread(result["stages"].share, ".2f")
+        share = mean_with_range(result["stages"].share, ".2f")
         page.text(f"Until the fact is known the relation alone answers for this share of the steps: {share}.")
 
 
-def _over_seeds(steps: xr.DataArray) -> list[str]:
+def _stage_cell(steps: xr.DataArray) -> list[str]:
     """The number of seeds that reach a stage, and the steps."""
     there = steps.dropna("seed")
-    return [f"{there.size} of {steps.size}", spread(there, ".0f") if there.size else "never"]
+    return [f"{there.size} of {steps.size}", mean_with_range(there, ".0f") if there.size else "never"]
 
 
 def symbols(task: FactualRecall) -> list[str]:

@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.core import mean_interval
-from mnemoscope.report import Page, Results, Table, findings, interval, power_law_figure, spread
+from mnemoscope.report import Page, Results, Table, findings, interval, mean_with_range, power_law_figure
 from mnemoscope.systems.factual_recall.analyses import exponents, n_parameters, scaling_sweep
 
 MODELS = {"F1": "attention and MLP", "F1-attention": "attention alone"}
@@ -33,7 +33,7 @@ def facts_in(results: Results) -> dict[str, xr.Dataset]:
     return found
 
 
-def fitted(found: xr.Dataset) -> xr.DataArray:
+def fitted_lines(found: xr.Dataset) -> xr.DataArray:
     """Facts on the lines fitted to each draw, over summary (mean, low, high) and width.
 
     The mean is on the logarithmic scale, with its 95 % interval; a draw without an exponent stays out.
@@ -47,10 +47,10 @@ def fitted(found: xr.Dataset) -> xr.DataArray:
 def tables(results: Results) -> list[Table]:
     """Exponents with their intervals, and facts at every width."""
     found = facts_in(results)
-    return [_exponents(found), *(_widths(model, each) for model, each in found.items())] if found else []
+    return [_exponent_table(found), *(_width_table(model, each) for model, each in found.items())] if found else []
 
 
-def _exponents(found: dict[str, xr.Dataset]) -> Table:
+def _exponent_table(found: dict[str, xr.Dataset]) -> Table:
     rows = []
     for model, each in found.items():
         slopes = exponents(each)
@@ -65,7 +65,7 @@ def _exponents(found: dict[str, xr.Dataset]) -> Table:
                 learned,
                 f"{THEORY}",
                 interval(mean, low, high, n=int(slopes.count()), each=slopes),
-                spread(per_fact, ".1f"),
+                mean_with_range(per_fact, ".1f"),
             ]
         )
     header = (
@@ -74,11 +74,11 @@ def _exponents(found: dict[str, xr.Dataset]) -> Table:
     return Table(name="exponents", title="exponents, mean over draws [95 % interval]", header=header, rows=rows)
 
 
-def _widths(model: str, found: xr.Dataset) -> Table:
+def _width_table(model: str, found: xr.Dataset) -> Table:
     rows = []
     for width in found.width.values:
         facts, parameters = found.facts.sel(width=width), int(found.parameters.sel(width=width))
-        rows.append([str(width), str(parameters), spread(facts, ".0f")])
+        rows.append([str(width), str(parameters), mean_with_range(facts, ".0f")])
     name = model.replace(" ", "_")
     return Table(name=name, title=f"{model}, mean and range over draws", header=("d", "parameters", "facts"), rows=rows)
 
@@ -87,14 +87,18 @@ def page(page: Page, results: Results) -> None:
     """The findings, the figure and the tables."""
     found = facts_in(results)
     drawn = {
-        model: xr.Dataset({"amount": each.facts.where(each.facts > 0), "size": each.parameters, "fit": fitted(each)})
+        model: xr.Dataset(
+            {"amount": each.facts.where(each.facts > 0), "size": each.parameters, "fit": fitted_lines(each)}
+        )
         for model, each in found.items()
     }
     if not drawn:
         page.text("How many facts are learned by width was not measured: claims F1 and F1-attention were not tried.")
         return
     for model, each in found.items():
-        said = findings.grows(model, "the number of facts", "that of parameters", exponents(each), expected=THEORY)
+        said = findings.describe_growth(
+            model, "the number of facts", "that of parameters", exponents(each), expected=THEORY
+        )
         page.text(said, "finding")
     page.section("Facts against parameters")
     page.figure(power_law_figure(drawn, amount="facts S R", size="parameters 4 H d_h d + 2 m d"), _CAPTION)

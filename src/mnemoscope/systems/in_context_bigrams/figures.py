@@ -122,14 +122,14 @@ def schedules(trajectories: Mapping[str, xr.Dataset], *, freed: Mapping[str, int
         accuracy = found["accuracy_in_context"]
         band(figure, accuracy, "in-context accuracy", INK, column=column, dash="dash", legend=column == 1)
         if freed is not None and title in freed:
-            _mark(figure, freed[title], column)
+            _mark_release(figure, freed[title], column)
     figure.update_yaxes(range=[-0.03, 1.05])
     figure.update_yaxes(title="share", row=1, col=1)
     figure.update_xaxes(title="training step")
     return figure.update_layout(**LAYOUT, height=420)
 
 
-def _mark(figure: go.Figure, step: int, column: int) -> None:
+def _mark_release(figure: go.Figure, step: int, column: int) -> None:
     """A line where what was frozen becomes free."""
     note = {"annotation_text": " all free", "annotation_position": "bottom right", "annotation_font_size": 11}
     line = {"dash": "dot", "color": "#5b6577", "width": 1.5}
@@ -204,7 +204,7 @@ MARKS = {TRIGGER: "▸{}", OUTPUT: "{}◂", BOTH: "▸{}◂"}
 COLOURS = {TRIGGER: "#b45309", OUTPUT: PALETTE[0], BOTH: PALETTE[3]}
 
 
-def marked(example: xr.Dataset) -> xr.Dataset:
+def mark_triggers(example: xr.Dataset) -> xr.Dataset:
     """One sequence of `marked_patterns` for an interactive view, its tokens marked: ▸ a trigger, ◂ the next token."""
     pairs = zip(example.token.values.tolist(), example.role.values.tolist(), strict=True)
     return example.assign(token=("key", [MARKS.get(role, "{}").format(token) for token, role in pairs]))
@@ -221,7 +221,7 @@ def before_and_after(examples: Mapping[str, xr.Dataset], *, n_pos: int = 32, hea
     figure = make_subplots(
         len(examples), layers, subplot_titles=titles, horizontal_spacing=0.1, vertical_spacing=0.16 / len(examples)
     )
-    names = _labels(first.isel(key=slice(n_pos)))
+    names = _token_labels(first.isel(key=slice(n_pos)))
     ticks = {"tickvals": list(range(len(names))), "ticktext": names, "tickfont": {"size": 11}, "showgrid": False}
     for row, example in enumerate(examples.values(), 1):
         for column in range(1, layers + 1):
@@ -238,7 +238,7 @@ def before_and_after(examples: Mapping[str, xr.Dataset], *, n_pos: int = 32, hea
     return figure.update_coloraxes(cmin=0, cmax=1, colorscale="Blues", colorbar={"thickness": 12})
 
 
-def _labels(example: xr.Dataset) -> list[str]:
+def _token_labels(example: xr.Dataset) -> list[str]:
     """Tokens as HTML, coloured by what they are."""
     names = []
     for token, role in zip(example.token.values.tolist(), example.role.values.tolist(), strict=True):
@@ -254,7 +254,7 @@ def settings(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
     """One row per setting, one column per measure over (seed, step): mean and range over seeds at the last step."""
     last = [found.isel(step=-1) for found in trajectories.values()]
     values = np.array([[float(found[name].mean("seed")) for name in MEASURES] for found in last])
-    text = [[_cell(found[name]) for name in MEASURES] for found in last]
+    text = [[_format_cell(found[name]) for name in MEASURES] for found in last]
     heat = go.Heatmap(
         z=values,
         x=[name.replace(" ", "<br>", 1) for name in MEASURES.values()],
@@ -274,7 +274,7 @@ def settings(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
     return figure.update_layout({**LAYOUT, "margin": margin}, height=100 + 52 * len(trajectories))
 
 
-def _cell(values: xr.DataArray) -> str:
+def _format_cell(values: xr.DataArray) -> str:
     """Mean, and range where there are several seeds; nothing where it is not defined."""
     low, mean, high = (float(value) for value in (values.min(), values.mean(), values.max()))
     if math.isnan(mean):

@@ -1,7 +1,7 @@
 """Words on one sequence of in-context bigrams and noisy recall: triggers, outputs, and earlier cases."""
 
 from mnemoscope import Batch
-from mnemoscope.report import symbols_of
+from mnemoscope.report import token_symbols
 from mnemoscope.systems.in_context_bigrams.triggers import TriggerTask
 
 
@@ -12,7 +12,7 @@ def known_of(task: TriggerTask, batch: Batch) -> list[str]:
     output. Else, as in a typed sequence: where the token stood last, and what followed it, which is what an induction
     head copies.
     """
-    symbols, tokens = symbols_of(task), batch.inputs[0].tolist()
+    symbols, tokens = token_symbols(task), batch.inputs[0].tolist()
     latents = {name: batch.latents[name][0].tolist() for name in ("trigger", "occurrence")}
     outputs, hidden = batch.known["outputs"][0].tolist(), bool((batch.known["triggers"] < 0).all())
     words = []

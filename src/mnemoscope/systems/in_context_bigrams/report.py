@@ -15,8 +15,8 @@ from mnemoscope.report import (
     Truncation,
     attention_view,
     findings,
-    spread,
-    symbols_of,
+    mean_with_range,
+    token_symbols,
     trajectory_curves,
 )
 from mnemoscope.report import plain_report as plain
@@ -27,7 +27,7 @@ from mnemoscope.systems.in_context_bigrams.analyses.trajectory import trajectory
 from mnemoscope.systems.in_context_bigrams.figures import (
     before_and_after,
     losses,
-    marked,
+    mark_triggers,
     memory_bars,
     memory_heatmaps,
     outputs,
@@ -47,7 +47,7 @@ IDEAL = "in_context"
 def examine(run: Run) -> dict[str, xr.Dataset]:
     """Evaluation, attention, memories where there are two layers, and the trajectory, if it was tracked."""
     task, model = run.spec.task, run.hooked()
-    batch, names = plain.example(task), symbols_of(task)
+    batch, names = plain.example(task), token_symbols(task)
     heads = head_attention(model, prompts(task, run.spec.seed))
     return {
         "metrics": run.metrics(),
@@ -55,12 +55,12 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
         "heads": heads,
         "examples": marked_patterns(model, batch, names),
         "untrained": marked_patterns(run.untrained(own=True), batch, names),
-        **(_memories(model, task, heads.score) if model.cfg.n_layers == 2 else {}),
-        **_tracked(run),
+        **(_measure_memories(model, task, heads.score) if model.cfg.n_layers == 2 else {}),
+        **_trajectory_results(run),
     }
 
 
-def _memories(model: HookedModel, task: Task, scores: xr.DataArray) -> dict[str, xr.Dataset]:
+def _measure_memories(model: HookedModel, task: Task, scores: xr.DataArray) -> dict[str, xr.Dataset]:
     """The memories of the first layer's head that looks back one token most, and of the second's most inductive."""
     previous, induction = (
         (layer, int(scores.sel(measure=name, layer=layer).argmax("head")))
@@ -74,7 +74,7 @@ def _memories(model: HookedModel, task: Task, scores: xr.DataArray) -> dict[str,
     }
 
 
-def _tracked(run: Run) -> dict[str, xr.Dataset]:
+def _trajectory_results(run: Run) -> dict[str, xr.Dataset]:
     """The trajectory, and from which step on no learned matrix is frozen."""
     tracked = run.trajectory()
     if tracked is None:
@@ -97,17 +97,17 @@ def birth_page(page: Page, results: Mapping[str, Results]) -> None:
     """The sections of the page on in-context bigrams."""
     plain.learned_section(page, results, CLASS)
     comparison_section(page, results)
-    _common(page, results)
+    _common_sections(page, results)
 
 
 def noisy_page(page: Page, results: Mapping[str, Results]) -> None:
     """The sections of the page on noisy recall."""
     plain.learned_section(page, results, CLASS)
     page.text(ALONE)
-    _common(page, results)
+    _common_sections(page, results)
 
 
-def _common(page: Page, results: Mapping[str, Results]) -> None:
+def _common_sections(page: Page, results: Mapping[str, Results]) -> None:
     for section in (trajectory_section, memory_section, attention_section, plain.training_section, view_section):
         section(page, results)
 
@@ -142,7 +142,7 @@ def opening(result: Results) -> Opening | None:
         (f"The start of one unseen sequence, seed {seed}.", before_and_after(shown)),
         ("Memories at the end: bars are means, dots seeds; dotted lines: chance.", memory_bars(result["memories"])),
     ]
-    sentences = [findings.rises(followed[name], words) for name, words in _RISES.items()]
+    sentences = [findings.describe_rise(followed[name], words) for name, words in _RISES.items()]
     return Opening(finding=" ".join(sentences), figures=figures)
 
 
@@ -166,10 +166,10 @@ def comparison_section(page: Page, results: Mapping[str, Results]) -> None:
         "Measures of every checkpoint: lines are means over seeds, bands their range. What goes together with what."
     )
     for group, tracked in groups.items():
-        _compared(page, group, tracked)
+        _comparison_figures(page, group, tracked)
 
 
-def _compared(page: Page, group: str, tracked: Mapping[str, xr.Dataset]) -> None:
+def _comparison_figures(page: Page, group: str, tracked: Mapping[str, xr.Dataset]) -> None:
     by_triggers, by_schedule, by_output = (
         {title: tracked[preset] for preset, title in titles.items() if preset in tracked}
         for titles in (TRIGGERS, SCHEDULES, OUTPUTS)
@@ -243,7 +243,10 @@ def heads_table(result: Results) -> Table:
     score = result["heads"].score
     names = [str(name) for name in score.measure.values]
     rows = [
-        [f"L{layer}H{head}", *(spread(score.sel(measure=name, layer=layer, head=head), ".3f") for name in names)]
+        [
+            f"L{layer}H{head}",
+            *(mean_with_range(score.sel(measure=name, layer=layer, head=head), ".3f") for name in names),
+        ]
         for layer in score.layer.values
         for head in score["head"].values
     ]
@@ -258,7 +261,7 @@ def view_section(page: Page, results: Mapping[str, Results]) -> None:
     for label, result in results.items():
         first = result["examples"].isel(seed=0)
         page.heading(f"{label}, seed {int(first.seed)}")
-        attention_view(page, marked(first.isel(example=0)), "The start of an unseen sequence")
+        attention_view(page, mark_triggers(first.isel(example=0)), "The start of an unseen sequence")
 
 
 _BIRTH = replace(

@@ -7,7 +7,7 @@ import xarray as xr
 
 from mnemoscope import Batch, HookedModel, Task
 from mnemoscope.analyses import Targets
-from mnemoscope.report import Results, Table, spread
+from mnemoscope.report import Results, Table, mean_with_range
 from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import NOISE, OUTPUT, removed, truncated
 
 NOTE = (
@@ -38,10 +38,10 @@ def removed_tables(results: Results) -> list[Table]:
 def removed_rows(found: xr.Dataset) -> list[list[str]]:
     """The intact model, then without the last attention layer and the last MLP; mean [range] over seeds."""
     clean = [*(found.clean_probability.sel(target=name) for name in (NOISE, OUTPUT)), found.clean_context_share]
-    rows = [["nothing", "", *(spread(cell, ".3f") for cell in clean)]]
+    rows = [["nothing", "", *(mean_with_range(cell, ".3f") for cell in clean)]]
     for component in found.component.values:
         for kind in found.kind.values:
             at = found.sel(component=component, kind=kind)
             cells = [*(at.probability.sel(target=name) for name in (NOISE, OUTPUT)), at.context_share]
-            rows.append([f"last {component}", str(kind), *(spread(cell, ".3f") for cell in cells)])
+            rows.append([f"last {component}", str(kind), *(mean_with_range(cell, ".3f") for cell in cells)])
     return rows

@@ -9,7 +9,7 @@ import xarray as xr
 from mnemoscope import REPORTS, Batch, HookedModel, InputError, Run, generator
 from mnemoscope.analyses import named_patterns, predicted_vectors, skill_trajectory
 from mnemoscope.core import in_range, one_of
-from mnemoscope.report import Page, Results, Table, spread, vector_report
+from mnemoscope.report import Page, Results, Table, mean_with_range, vector_report
 from mnemoscope.systems.k_hop.analyses import exchanged_halves, readable
 from mnemoscope.systems.k_hop.tasks import KHop
 
@@ -50,10 +50,12 @@ def readable_section(page: Page, results: Mapping[str, Results]) -> None:
     )
     for label, result in results.items():
         page.heading(label)
-        _by_layer(page, result["readable"], _with_control, "Accuracy of the probe, mean over seeds (before training)")
+        _layer_table(
+            page, result["readable"], _cell_with_control, "Accuracy of the probe, mean over seeds (before training)"
+        )
 
 
-def _with_control(cell: xr.Dataset) -> str:
+def _cell_with_control(cell: xr.Dataset) -> str:
     return f"{float(cell.accuracy.mean()):.2f} ({float(cell.untrained.mean()):.2f})"
 
 
@@ -71,10 +73,10 @@ def halves_section(page: Page, results: Mapping[str, Results]) -> None:
     for label, halves in shown.items():
         page.heading(label)
         title = "Interchange accuracy of the second half, mean [range] over seeds"
-        _by_layer(page, halves, lambda cell: spread(cell.accuracy, ".2f"), title)
+        _layer_table(page, halves, lambda cell: mean_with_range(cell.accuracy, ".2f"), title)
 
 
-def _by_layer(page: Page, found: xr.Dataset, words: Callable[[xr.Dataset], str], title: str) -> None:
+def _layer_table(page: Page, found: xr.Dataset, words: Callable[[xr.Dataset], str], title: str) -> None:
     """A row for each number of hops, a column for each layer."""
     layers = found.layer.values.tolist()
     rows = [

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from mnemoscope import Batch, Edge, HookedModel, Named, Patch, PromptPairs, Site
 from mnemoscope.analyses import integrate_edges
-from mnemoscope.interventions import Recordings, intervened
+from mnemoscope.interventions import Recordings, intervene
 from mnemoscope.systems.language_models.prompts import givers, single_names, tokenizer_of
 from mnemoscope.systems.language_models.reading import ROWS, Head, highest, n_chosen
 
@@ -170,7 +170,7 @@ def attention_to_due(
     for start in range(0, len(batch), ROWS):
         rows = slice(start, start + ROWS)
         part = batch.select(rows)
-        with intervened(model, part, patches(rows), recordings=recordings):
+        with intervene(model, part, patches(rows), recordings=recordings):
             due, first, again = attention_from_last(model, part, heads, ("IO", "S1", "S"))
         found.append(due - first - again)
     return np.concatenate(found)

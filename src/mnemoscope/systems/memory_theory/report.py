@@ -12,8 +12,8 @@ from mnemoscope.report import (
     Table,
     findings,
     interval,
+    mean_with_range,
     power_law_figure,
-    spread,
 )
 from mnemoscope.systems.memory_theory.capacity import LAW, PLAIN, amounts, growth
 
@@ -43,10 +43,10 @@ def capacities_in(results: Results) -> dict[str, xr.Dataset]:
 def tables(results: Results) -> list[Table]:
     """Exponents with their intervals, and capacity at every size."""
     found = capacities_in(results)
-    return [_exponents(found), *(_sizes(memory, each) for memory, each in found.items())]
+    return [_exponent_table(found), *(_size_table(memory, each) for memory, each in found.items())]
 
 
-def _exponents(found: dict[str, xr.Dataset]) -> Table:
+def _exponent_table(found: dict[str, xr.Dataset]) -> Table:
     rows = []
     for memory, each in found.items():
         slopes = growth(each.capacity, each.parameters).slope
@@ -57,8 +57,8 @@ def _exponents(found: dict[str, xr.Dataset]) -> Table:
                 memory,
                 f"{int(each.d[0])} to {int(each.d[-1])}",
                 f"{PUBLISHED}",
-                *(_with_ends(slopes.sel(law=law)) for law in (LAW, PLAIN)),
-                *(spread(per_parameter.sel(law=law), ".3f") for law in (LAW, PLAIN)),
+                *(_slope_with_interval(slopes.sel(law=law)) for law in (LAW, PLAIN)),
+                *(mean_with_range(per_parameter.sel(law=law), ".3f") for law in (LAW, PLAIN)),
             ]
         )
     header = (
@@ -68,18 +68,18 @@ def _exponents(found: dict[str, xr.Dataset]) -> Table:
     return Table(name="exponents", title="exponents, mean over draws [95 % interval]", header=header, rows=rows)
 
 
-def _with_ends(slope: xr.DataArray) -> str:
+def _slope_with_interval(slope: xr.DataArray) -> str:
     mean, low, high = (float(end) for end in mean_interval(slope))
     return interval(mean, low, high, n=int(slope.count()), each=slope)
 
 
-def _sizes(memory: str, found: xr.Dataset) -> Table:
+def _size_table(memory: str, found: xr.Dataset) -> Table:
     rows = []
     for d in found.d.values:
         capacity, parameters = found.capacity.sel(d=d), int(found.parameters.sel(d=d))
         per_parameter = amounts(capacity) / parameters
-        shares = [spread(per_parameter.sel(law=law), ".3f") for law in (LAW, PLAIN)]
-        rows.append([str(d), str(parameters), spread(capacity, ".0f"), *shares])
+        shares = [mean_with_range(per_parameter.sel(law=law), ".3f") for law in (LAW, PLAIN)]
+        rows.append([str(d), str(parameters), mean_with_range(capacity, ".0f"), *shares])
     header = ("d", "parameters", "associations", "N ln N per parameter", "N per parameter")
     name = memory.replace(" ", "_")
     return Table(name=name, title=f"{memory}, mean and range over draws", header=header, rows=rows)
@@ -92,7 +92,7 @@ def fitted_band(found: xr.Dataset) -> xr.DataArray:
     return logs.copy(data=np.exp(logs.values))
 
 
-def _drawn(found: xr.Dataset) -> xr.Dataset:
+def _shown_part(found: xr.Dataset) -> xr.Dataset:
     """The part of a memory's results that the figure shows."""
     amount = amounts(found.capacity).sel(law=LAW, drop=True)
     return xr.Dataset({"amount": amount, "size": found.parameters, "fit": fitted_band(found)})
@@ -103,9 +103,9 @@ def page(page: Page, results: Results) -> None:
     capacities = capacities_in(results)
     for memory, each in capacities.items():
         slopes = growth(each.capacity, each.parameters).slope.sel(law=LAW, drop=True)
-        said = findings.grows(memory, "N ln N", "the number of parameters", slopes, expected=PUBLISHED)
+        said = findings.describe_growth(memory, "N ln N", "the number of parameters", slopes, expected=PUBLISHED)
         page.text(said, "finding")
-    found = {memory: _drawn(each) for memory, each in capacities.items()}
+    found = {memory: _shown_part(each) for memory, each in capacities.items()}
     page.section("Capacity against parameters")
     page.figure(power_law_figure(found, amount="N ln N", size="parameters (d², αd² for the MLP)"), _CAPTION)
     page.section("Exponents and sizes")

@@ -55,7 +55,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope import Batch, HookedModel, InputError
-from mnemoscope.analyses import Circuit, find_circuit, layer_attention
+from mnemoscope.analyses import AttentionCircuit, find_circuit, layer_attention
 from mnemoscope.core import Mechanism, in_range, one_of
 from mnemoscope.core.patterns import attends_to, identity, previous, same_value, uniform, with_fallback
 
@@ -144,7 +144,7 @@ SIMPLE = (uniform(), identity(), previous(), same_value("symbol"))
 """Mechanisms for every head, from the simplest on."""
 
 
-def chain_circuit(model: HookedModel, batch: Batch, **options: Any) -> Circuit:
+def chain_circuit(model: HookedModel, batch: Batch, **options: Any) -> AttentionCircuit:
     """The attention circuit of a model on sequences of the retrieval problem.
 
     Half of the sequences serve to choose mechanisms, the others to test them. Options are those of
@@ -168,7 +168,7 @@ def read_off(attention: xr.DataArray) -> list[Mechanism]:
     return [reduce(with_fallback, some) for size in sizes for some in combinations(paths, size)]
 
 
-def path_table(circuit: Circuit, model: HookedModel, batch: Batch, *, later: Later = "set") -> xr.Dataset:
+def path_table(circuit: AttentionCircuit, model: HookedModel, batch: Batch, *, later: Later = "set") -> xr.Dataset:
     """The paths of a circuit from `chain_circuit`, as places of a chain that heads connect.
 
     The batch says what mechanisms such as `previous token` connect. When a path is taken out, later heads attend as

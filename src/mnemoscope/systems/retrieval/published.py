@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import xarray as xr
 
-from mnemoscope.report import Results, Table, spread
+from mnemoscope.report import Results, Table, mean_with_range
 
 HALF = 0.5
 """Squared error below which a symbol counts as learned."""
@@ -20,19 +20,21 @@ Row = tuple[str, str, Callable[[Results], xr.DataArray], Callable[[xr.DataArray]
 """The quantity, the published value, ours over seed (NaN where it cannot be told), and whether that agrees."""
 
 
-def beside_published(results: Mapping[str, Results]) -> list[Table]:
+def published_comparison(results: Mapping[str, Results]) -> list[Table]:
     """Losses by number of layers, and every published figure that a configuration has a counterpart of."""
-    return [_by_layers(results), *_figures(results)]
+    return [_layer_table(results), *_comparison_tables(results)]
 
 
-def _by_layers(results: Mapping[str, Results]) -> Table:
+def _layer_table(results: Mapping[str, Results]) -> Table:
     """Squared error of every symbol, by steps of the chain, the form of the answer and layers."""
     symbols = list(dict.fromkeys(name for result in results.values() for name in _symbols(result)))
     rows = []
     for label, result in results.items():
         errors, rise = _errors(result), result["paths"].rise
-        due = "whole chain" if _whole(result) else "last symbol"
-        cells = [spread(errors.sel(part=name), ".3f") if name in errors["part"].values else "–" for name in symbols]
+        due = "whole chain" if _has_whole_chain(result) else "last symbol"
+        cells = [
+            mean_with_range(errors.sel(part=name), ".3f") if name in errors["part"].values else "–" for name in symbols
+        ]
         rows.append([label, str(_n_steps(result)), due, str(rise.sizes["layer"]), *cells])
     rows.sort(key=lambda row: (row[1], row[2], int(row[3])))
     header = ["configuration", "D", "due", "layers", *symbols]
@@ -40,23 +42,23 @@ def _by_layers(results: Mapping[str, Results]) -> Table:
     return Table(name="by-layers", title=title, header=header, rows=rows, n_text=3)
 
 
-def _figures(results: Mapping[str, Results]) -> Iterator[Table]:
+def _comparison_tables(results: Mapping[str, Results]) -> Iterator[Table]:
     rows = []
     for label, result in results.items():
-        for what, published, ours, agrees in _compared(result):
+        for what, published, ours, agrees in _comparison_rows(result):
             values = ours(result)
             known = values.dropna("seed")
             if known.sizes["seed"]:
                 share = f"{int(agrees(known).sum())} of {known.sizes['seed']}"
-                rows.append([label, what, published, spread(values, ".3f"), share])
+                rows.append([label, what, published, mean_with_range(values, ".3f"), share])
     if rows:
         header = ["configuration", "quantity", "published", "ours", "seeds as published"]
         title = "Beside the published figures: mean [range] over seeds; circuits of seeds that have one"
         yield Table(name="published", title=title, header=header, rows=rows, n_text=3)
 
 
-def _compared(result: Results) -> tuple[Row, ...]:
-    if not _whole(result):
+def _comparison_rows(result: Results) -> tuple[Row, ...]:
+    if not _has_whole_chain(result):
         return LAST_SYMBOL
     return WHOLE_CHAIN if _n_steps(result) > 1 else ()
 
@@ -69,7 +71,7 @@ def _symbols(result: Results) -> list[str]:
     return [str(part) for part in result["evaluation"]["part"].values if str(part).startswith("x")]
 
 
-def _whole(result: Results) -> bool:
+def _has_whole_chain(result: Results) -> bool:
     return len(_symbols(result)) == _n_steps(result)
 
 
@@ -90,39 +92,43 @@ def _lead(result: Results) -> xr.DataArray:
     return xr.concat(leads, "lead").min("lead", skipna=False)
 
 
-def _replaced(result: Results) -> xr.DataArray:
-    return result["circuit"]["all heads replaced"].sel(skill="all", drop=True).where(_rises(result).notnull().any(PATH))
+def _replacement_error(result: Results) -> xr.DataArray:
+    return (
+        result["circuit"]["all heads replaced"]
+        .sel(skill="all", drop=True)
+        .where(_path_rises(result).notnull().any(PATH))
+    )
 
 
-def _rises(result: Results) -> xr.DataArray:
+def _path_rises(result: Results) -> xr.DataArray:
     """The rise of the error without each path, over seed and `PATH`."""
     return result["paths"].rise.sel(skill="all", drop=True)
 
 
-def _lowest(result: Results) -> xr.DataArray:
+def _lowest_layer(result: Results) -> xr.DataArray:
     """The lowest layer that has a path, over seed; NaN without a path."""
-    has = _rises(result).notnull().any(PATH[1:])
+    has = _path_rises(result).notnull().any(PATH[1:])
     return has.layer.where(has).min("layer")
 
 
-def _without(result: Results, *, lowest: bool) -> xr.DataArray:
+def _error_without(result: Results, *, lowest: bool) -> xr.DataArray:
     """The error without each path of the lowest layer that has any, or of the layers above, over seed and `PATH`."""
-    rises = _rises(result)
-    here = rises.layer == _lowest(result)
+    rises = _path_rises(result)
+    here = rises.layer == _lowest_layer(result)
     dropped = result["circuit"]["paths that are not needed dropped"].sel(skill="all", drop=True)
     return (dropped + rises).where(here if lowest else ~here)
 
 
 def _least_above(result: Results) -> xr.DataArray:
-    return _without(result, lowest=False).min(PATH)
+    return _error_without(result, lowest=False).min(PATH)
 
 
 def _most_lowest(result: Results) -> xr.DataArray:
-    return _without(result, lowest=True).max(PATH)
+    return _error_without(result, lowest=True).max(PATH)
 
 
 def _n_heads(result: Results) -> xr.DataArray:
-    n = _rises(result).notnull().any(PATH[2:]).sum(PATH[:2])
+    n = _path_rises(result).notnull().any(PATH[2:]).sum(PATH[:2])
     return n.where(n > 0)
 
 
@@ -132,7 +138,7 @@ LAST_SYMBOL: tuple[Row, ...] = (
 WHOLE_CHAIN: tuple[Row, ...] = (
     ("error at the end", "below .01 (A to C)", _error, lambda x: x < 0.01),
     ("least lead of a symbol over the next one, steps", "above 0 in every run", _lead, lambda x: x > 0),
-    ("error with all attention replaced", "below .05 (A to C)", _replaced, lambda x: x < 0.05),
+    ("error with all attention replaced", "below .05 (A to C)", _replacement_error, lambda x: x < 0.05),
     (
         "error without a path above the first layer with any, the least",
         ".17 to .89 (A to C)",

@@ -18,9 +18,9 @@ from mnemoscope.report import (
     Page,
     Results,
     Table,
-    colours_of,
+    assign_colours,
+    mean_with_range,
     plain_report,
-    spread,
     trajectory_curves,
     vector_report,
 )
@@ -37,7 +37,7 @@ from mnemoscope.systems.retrieval.analyses import (
     path_table,
     surviving,
 )
-from mnemoscope.systems.retrieval.published import beside_published
+from mnemoscope.systems.retrieval.published import published_comparison
 from mnemoscope.systems.retrieval.tasks import Retrieval, symbol_name
 
 N_CIRCUIT = 512
@@ -87,11 +87,11 @@ def patterns(model: HookedModel, task: Retrieval, batch: Batch) -> xr.Dataset:
     """The attention of every head on sequences whose symbols are called by chain and place in it, such as A1, B1."""
     number, chain = (batch.latents[name].tolist() for name in ("place", "chain"))
     rows = zip(number, chain, strict=True)
-    names = [[_called(place, of) for place, of in zip(*row, strict=True)] for row in rows]
+    names = [[_name_symbols(place, of) for place, of in zip(*row, strict=True)] for row in rows]
     return named_patterns(model, batch, names)
 
 
-def _called(place: int, chain: int) -> str:
+def _name_symbols(place: int, chain: int) -> str:
     return symbol_name(place // 2) + (str(chain + 1) if chain >= 0 else "–") + ("?" if place == 0 else "")
 
 
@@ -108,14 +108,14 @@ def chain_of(task: Retrieval, batch: Batch) -> list[str]:
 
 def tables(results: Mapping[str, Results]) -> list[Table]:
     """Tables of the results, and the published figures beside ours."""
-    return [*vector_report.tables(results), *beside_published(results)]
+    return [*vector_report.tables(results), *published_comparison(results)]
 
 
 def page(page: Page, results: Mapping[str, Results]) -> None:
     """The sections of the page."""
     vector_report.learned_section(page, results)
     page.section("Beside the published figures")
-    for table in beside_published(results):
+    for table in published_comparison(results):
         page.show(table)
     reach_section(page, results)
     circuit_section(page, results)
@@ -168,10 +168,10 @@ def circuit_section(page: Page, results: Mapping[str, Results]) -> None:
         ]
         page.table(["seed", *names], rows, "Squared error on sequences that had no part in the choice")
         for seed in losses.seed.values:
-            _paths(page, int(seed), result["paths"].rise.sel(seed=seed))
+            _path_section(page, int(seed), result["paths"].rise.sel(seed=seed))
 
 
-def _paths(page: Page, seed: int, rise: xr.DataArray) -> None:
+def _path_section(page: Page, seed: int, rise: xr.DataArray) -> None:
     """The paths of one seed, as a picture and as a table."""
     found = rise.stack(path=("layer", "head", "place", "to")).dropna("path")
     if not found.sizes["path"]:
@@ -204,28 +204,28 @@ def emergence_section(page: Page, results: Mapping[str, Results]) -> None:
         if not attention.sizes["path"]:
             page.text("No seed has a path that is needed.")
             continue
-        attention = attention.assign_coords(path=_in_words(attention))
+        attention = attention.assign_coords(path=_describe_paths(attention))
         names = attention["path"].values.tolist()
         shown = followed.assign({name: attention.sel(path=name, drop=True) for name in names})
         losses = [str(name) for name in followed.data_vars if str(name).startswith("loss_")]
         panels = {"squared error of each symbol": losses, "attention along the path": names}
         page.figure(trajectory_curves(shown, panels), "One line per seed.")
-        _onsets(page, attention)
+        _onset_section(page, attention)
 
 
-def _in_words(attention: xr.DataArray) -> list[str]:
+def _describe_paths(attention: xr.DataArray) -> list[str]:
     """For every path the place that fetches, and the place that it fetches from."""
     ends = zip(attention.place.values.tolist(), attention.to.values.tolist(), strict=True)
     return [f"{place_name(place)} ← {place_name(to)}" for place, to in ends]
 
 
-def _onsets(page: Page, attention: xr.DataArray) -> None:
+def _onset_section(page: Page, attention: xr.DataArray) -> None:
     onsets = first_true_step(attention >= LEVEL)
     in_circuit = attention.notnull().any("step")
     rows = []
     for name in attention["path"].values.tolist():
         there, when = int(in_circuit.sel(path=name).sum()), onsets.sel(path=name).dropna("seed")
-        steps = spread(when, ".0f") if when.size else "never"
+        steps = mean_with_range(when, ".0f") if when.size else "never"
         rows.append([name, str(there), str(when.size), steps])
     header = ["path", "in circuits of seeds", "with an onset", "onset, step: mean [range]"]
     page.table(header, rows, "Onsets of the paths: who fetches ← from where")
@@ -278,8 +278,8 @@ def circuit_figure(rise: xr.DataArray) -> go.Figure:
     places = [*(int(place) for place in rise.place.values if place), 0]
     at = {place: x for x, place in enumerate(places)}
     used = sorted({path[0] for path in paths})
-    figure = go.Figure(_dots(len(places), len(used) + 1))
-    for (layer, head, place, to, value), colour in zip(paths, _colours(paths), strict=True):
+    figure = go.Figure(_stream_dots(len(places), len(used) + 1))
+    for (layer, head, place, to, value), colour in zip(paths, _path_colours(paths), strict=True):
         y = used.index(layer)
         x = [at[to], at[place]]
         what = f"L{layer}H{head}: {place_name(place)} fetches from {place_name(to)}<br>without it +{value:.3f}"
@@ -297,7 +297,7 @@ def circuit_figure(rise: xr.DataArray) -> go.Figure:
     return figure.update_layout(**layout, height=150 + 100 * max(1, len(used)))
 
 
-def _dots(n_places: int, n_levels: int) -> go.Scatter:
+def _stream_dots(n_places: int, n_levels: int) -> go.Scatter:
     """The residual stream of every place before and after the layers that are shown."""
     return go.Scatter(
         x=list(range(n_places)) * n_levels,
@@ -308,8 +308,8 @@ def _dots(n_places: int, n_levels: int) -> go.Scatter:
     )
 
 
-def _colours(paths: Sequence[tuple[int, int, int, int, float]]) -> list[str]:
-    own = colours_of(dict.fromkeys(f"L{layer}H{head}" for layer, head, *_ in paths))
+def _path_colours(paths: Sequence[tuple[int, int, int, int, float]]) -> list[str]:
+    own = assign_colours(dict.fromkeys(f"L{layer}H{head}" for layer, head, *_ in paths))
     return [own[f"L{layer}H{head}"] for layer, head, *_ in paths]
 
 

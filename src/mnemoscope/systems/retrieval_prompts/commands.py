@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tyro.conf import UseAppendAction
 
 import mnemoscope as ms
-from mnemoscope.cli import COMMANDS, Command, Shown, WritesResults, present
+from mnemoscope.cli import COMMANDS, Command, Display, ResultOptions, present
 from mnemoscope.core import in_range
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PromptsRetrieval(WritesResults):
+class PromptsRetrieval(ResultOptions):
     """Ask language models questions that take several steps of retrieval: accuracy over difficulty, beside chance."""
 
     model: UseAppendAction[tuple[str, ...]] = ()
@@ -81,13 +81,13 @@ def run(options: PromptsRetrieval) -> None:
     in_range("--questions", options.questions, 1, float("inf"))
     sources = tuple(dict.fromkeys(options.model)) or ("smollm2",)
     named = {"formulations": options.formulations} if options.formulations else {}
-    asked = cells(**named, difficulties=_numbers(options.difficulties), n_chains=options.chains)
+    asked = cells(**named, difficulties=_parse_numbers(options.difficulties), n_chains=options.chains)
     sampling = Sampling(tries=options.tries, temperature=options.temperature, seed=options.seed)
-    found = [_ask(source, asked, options, sampling if options.sampling else None) for source in sources]
+    found = [_ask_model(source, asked, options, sampling if options.sampling else None) for source in sources]
     together = xr.concat(found, xr.DataArray(list(sources), dims="model", name="model"), combine_attrs="drop_conflicts")
     measured = accuracies(together)
     caption = f"Accuracy with exact intervals over {options.questions} questions each; dashed: chance."
-    shown = Shown(
+    shown = Display(
         tables=[accuracy_table(measured), published_table()],
         figures=[(caption, accuracy_figure(measured))],
         notes=NOTES,
@@ -96,11 +96,11 @@ def run(options: PromptsRetrieval) -> None:
     present("retrieval", ", ".join(sources), results, shown, options.out, options=options)
 
 
-def _ask(source: str, asked: Sequence[Cell], options: PromptsRetrieval, sampling: Any) -> xr.Dataset:
+def _ask_model(source: str, asked: Sequence[Cell], options: PromptsRetrieval, sampling: Any) -> xr.Dataset:
     """The answers of one model; with a bar that shows how far it is."""
     from mnemoscope.systems.retrieval_prompts.accuracy import retrieval_answers
 
-    kept = _kept(source, options)
+    kept = _answer_store(source, options)
     model = ms.models.named_language_model(source, device=options.device, dtype=options.dtype)
     with _progress(source, len(asked) * options.questions) as advance:
         return retrieval_answers(
@@ -115,7 +115,7 @@ def _ask(source: str, asked: Sequence[Cell], options: PromptsRetrieval, sampling
         )
 
 
-def _kept(source: str, options: PromptsRetrieval) -> Kept:
+def _answer_store(source: str, options: PromptsRetrieval) -> Kept:
     """The place of a model's answers; those through a template and those of texts lie apart."""
     from importlib.metadata import version
 
@@ -143,7 +143,7 @@ def _progress(source: str, total: int) -> Iterator[Any]:
         yield advance
 
 
-def _numbers(text: str) -> list[int]:
+def _parse_numbers(text: str) -> list[int]:
     """The numbers of `1-5` or `1,3,6`; an `InputError` where the text says something else."""
     numbers: list[int] = []
     for part in text.split(","):

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.report import LAYOUT, Number, Table, bar, colours_of, single
+from mnemoscope.report import LAYOUT, Number, Table, assign_colours, bar, single_number
 from mnemoscope.systems.retrieval_prompts.questions import FORMULATIONS
 
 PUBLISHED = (
@@ -25,7 +25,7 @@ def accuracy_figure(found: xr.Dataset) -> go.Figure:
     A row of panels per scoring, a panel per formulation that has difficulties, and one for those that have none; from
     `accuracies`, over (model, scoring, cell).
     """
-    scorings, panels = [str(s) for s in found.scoring.values], _panels(found)
+    scorings, panels = [str(s) for s in found.scoring.values], _panel_cells(found)
     figure = make_subplots(
         len(scorings),
         len(panels),
@@ -33,12 +33,12 @@ def accuracy_figure(found: xr.Dataset) -> go.Figure:
         vertical_spacing=0.5 / max(2, 2 * len(scorings)),
         shared_yaxes=True,
     )
-    colours = colours_of([str(model) for model in found.model.values])
+    colours = assign_colours([str(model) for model in found.model.values])
     for row, scoring in enumerate(scorings, 1):
         for column, labels in enumerate(panels.values(), 1):
             part = found.sel(scoring=scoring, cell=labels)
             for model, colour in colours.items():
-                trace = _line(part.sel(model=model), model, colour, legend=row == column == 1)
+                trace = _accuracy_trace(part.sel(model=model), model, colour, legend=row == column == 1)
                 figure.add_trace(trace, row, column)
             figure.add_trace(_chance(part, legend=row == column == 1), row, column)
             grows = math.isfinite(float(part.difficulty[0]))
@@ -52,7 +52,7 @@ def accuracy_figure(found: xr.Dataset) -> go.Figure:
     )
 
 
-def _panels(found: xr.Dataset) -> dict[str, list[str]]:
+def _panel_cells(found: xr.Dataset) -> dict[str, list[str]]:
     """Labels of cells by panel."""
     panels: dict[str, list[str]] = {}
     for label, formulation in zip(found.cell.values.tolist(), found.formulation.values.tolist(), strict=True):
@@ -60,15 +60,15 @@ def _panels(found: xr.Dataset) -> dict[str, list[str]]:
     return panels
 
 
-def _x(part: xr.Dataset) -> list[float] | list[str]:
+def _x_values(part: xr.Dataset) -> list[float] | list[str]:
     finite = math.isfinite(float(part.difficulty[0]))
     return part.difficulty.values.tolist() if finite else part.formulation.values.tolist()
 
 
-def _line(part: xr.Dataset, model: str, colour: str, *, legend: bool) -> go.Scatter:
+def _accuracy_trace(part: xr.Dataset, model: str, colour: str, *, legend: bool) -> go.Scatter:
     """Accuracies of a model in one panel, with the ends of their intervals."""
     return go.Scatter(
-        x=_x(part),
+        x=_x_values(part),
         y=part.accuracy.values,
         error_y={
             "array": (part.high - part.accuracy).values,
@@ -88,7 +88,7 @@ def _line(part: xr.Dataset, model: str, colour: str, *, legend: bool) -> go.Scat
 def _chance(part: xr.Dataset, *, legend: bool) -> go.Scatter:
     grows = math.isfinite(float(part.difficulty[0]))
     return go.Scatter(
-        x=_x(part),
+        x=_x_values(part),
         y=part.chance.isel(model=0).values if "model" in part.chance.dims else part.chance.values,
         mode="lines+markers" if grows else "markers",
         name="chance",
@@ -112,7 +112,7 @@ def accuracy_table(found: xr.Dataset) -> Table:
                 bounds = {"low": float(one.low), "high": float(one.high), "interval": "95 %"}
                 shown = Number(f"{accuracy:.3f}" if known else "–", mean=accuracy, **(bounds if known else {}))
                 ends = f"[{float(one.low):.3f}, {float(one.high):.3f}]"
-                numbers = [single(float(one[name]), ".3f") for name in ("chance", "answered", "mass")]
+                numbers = [single_number(float(one[name]), ".3f") for name in ("chance", "answered", "mass")]
                 rows.append([model, cell, scoring, bar(accuracy if known else 0.0), shown, ends, *numbers])
     header = ("model", "questions", "answer", "", "accuracy", "95% interval", "chance", "answered", "probability")
     n = found.attrs["n_questions"]

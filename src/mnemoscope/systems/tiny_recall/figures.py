@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.report import COLOURS, LAYOUT, PALETTE, Results, single, spread
+from mnemoscope.report import COLOURS, LAYOUT, PALETTE, Results, mean_with_range, single_number
 from mnemoscope.systems.tiny_recall.analyses.predictions import TARGET, marks
 from mnemoscope.systems.tiny_recall.analyses.published import compare
 
@@ -31,9 +31,16 @@ def learned_rows(results: Mapping[str, Results]) -> list[list[str]]:
         each = learned_skills(result)
         loss = result["evaluation"].loss.sel(subgroup="all").mean("pos")
         counts = [f"{int(each.learned.sel(skill=s).sum())}/{each.sizes['seed']}" for s in ("elimination", "recall")]
-        shares = [spread(each.accuracy.sel(skill=s)) for s in ("elimination", "recall")]
+        shares = [mean_with_range(each.accuracy.sel(skill=s)) for s in ("elimination", "recall")]
         rows.append(
-            [label, shares[0], counts[0], shares[1], counts[1], *(spread(loss.sel(split=s)) for s in ("train", "test"))]
+            [
+                label,
+                shares[0],
+                counts[0],
+                shares[1],
+                counts[1],
+                *(mean_with_range(loss.sel(split=s)) for s in ("train", "test")),
+            ]
         )
     return rows
 
@@ -52,10 +59,10 @@ def published_rows(result: Results, preset: str) -> list[list[str]]:
         rows.append(
             [
                 f"{str(row.quantity.values).replace('_', ' ')}, {place}",
-                single(float(row.published), ".6g"),
-                single(float(row["mean"]), ".6f"),
+                single_number(float(row.published), ".6g"),
+                single_number(float(row["mean"]), ".6f"),
                 f"{float(row['min']):.6f} to {float(row['max']):.6f}",
-                single(float(row.difference), "+.6f"),
+                single_number(float(row.difference), "+.6f"),
             ]
         )
     return rows
@@ -82,7 +89,7 @@ def evaluation_rows(evaluation: xr.Dataset) -> list[list[str]]:
     for name, at in _places(evaluation):
         bayes = at.sel(reference="bayes")
         cells = [at.accuracy, at.loss, bayes.kl, bayes.mean_abs_error, bayes.max_abs_error]
-        rows.append([name, *(spread(cell) for cell in (*cells, bayes.best_accuracy, bayes.floor))])
+        rows.append([name, *(mean_with_range(cell) for cell in (*cells, bayes.best_accuracy, bayes.floor))])
     return rows
 
 
@@ -105,7 +112,7 @@ def reference_rows(evaluation: xr.Dataset) -> list[list[str]]:
 
 def _distance(at: xr.Dataset) -> str:
     defined = float(at.defined.mean())
-    return spread(at.kl) + (f" on {defined:.0%}" if 0 < defined < 1 else "")
+    return mean_with_range(at.kl) + (f" on {defined:.0%}" if 0 < defined < 1 else "")
 
 
 def _places(evaluation: xr.Dataset) -> Iterator[tuple[str, xr.Dataset]]:
@@ -135,7 +142,7 @@ def conflict_rows(conflict: xr.Dataset) -> list[list[str]]:
     """Probability and choice of either answer on the conflict set, by the slot that is repeated, over seeds."""
     names = ("p_recalled", "p_unused", "p_other", "chose_recalled", "chose_unused")
     return [
-        [f"slot {int(slot)}", *(spread(conflict[name].sel(source_slot=slot)) for name in names)]
+        [f"slot {int(slot)}", *(mean_with_range(conflict[name].sel(source_slot=slot)) for name in names)]
         for slot in conflict.source_slot.values
     ]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import mnemoscope as ms
 from mnemoscope import InputError
 from mnemoscope.core import in_range
-from mnemoscope.records import Measured, Options, Record, register
+from mnemoscope.records import MeasuredRuns, Options, Record, register
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -67,7 +67,7 @@ def measure(run: ms.Run, options: Interchange) -> dict[str, xr.Dataset]:
     return found
 
 
-def tables(measured: Measured) -> list[ms.report.Table]:
+def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """Scores, variables, places and seeds."""
     trained, untrained = _networks(measured)
     contents = (
@@ -79,7 +79,7 @@ def tables(measured: Measured) -> list[ms.report.Table]:
     return [ms.report.Table(name=name, title=title, header=h, rows=r, n_text=n) for name, title, h, r, n in contents]
 
 
-def _networks(measured: Measured) -> tuple[xr.Dataset, xr.Dataset]:
+def _networks(measured: MeasuredRuns) -> tuple[xr.Dataset, xr.Dataset]:
     return measured.results["interchange"], measured.results["untrained"]
 
 
@@ -94,8 +94,8 @@ def score_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
             at, others = found.sel(causal=causal), found.score.drop_sel(causal=causal)
             better = int((at.score > others.max("causal")).sum())
             cells = [
-                ms.report.spread(at.score, ".3f"),
-                ms.report.spread(at.selection_score, ".3f"),
+                ms.report.mean_with_range(at.score, ".3f"),
+                ms.report.mean_with_range(at.selection_score, ".3f"),
                 f"{better}/{found.sizes['seed']}",
             ]
             rows.append([name, str(causal), *cells])
@@ -123,7 +123,7 @@ def variable_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]
             at, before = (found.isel(variable=i).sel(over=over) for found in (trained, untrained))
             arbitrary = at.arbitrary_iia.where(over == "changing")
             controls = [at.before_iia, at.other_iia, at.random_iia.mean("draw"), arbitrary, before.iia]
-            cells = [ms.report.spread(cell, ".2f") for cell in (at.iia, *controls)]
+            cells = [ms.report.mean_with_range(cell, ".2f") for cell in (at.iia, *controls)]
             rows.append([str(trained.causal_model.values[i]), str(variable), str(over), *cells])
     return rows
 
@@ -152,7 +152,7 @@ def seed_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
     for seed in trained.seed.values:
         scores = [float(value) for found in (trained, untrained) for value in found.score.sel(seed=seed)]
         follows = float(trained.follows.sel(seed=seed))
-        rows.append([str(int(seed)), *(ms.report.single(value, ".3f") for value in (*scores, follows))])
+        rows.append([str(int(seed)), *(ms.report.single_number(value, ".3f") for value in (*scores, follows))])
     return rows
 
 
@@ -162,7 +162,7 @@ def _places(found: xr.Dataset) -> list[list[str]]:
     return places.transpose("variable", "seed").values.tolist()
 
 
-def figures(measured: Measured) -> list[tuple[str, Any]]:
+def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """Scores as a strip of dots."""
     caption = "Score of both causal models; dots are seeds, a line joins those of one network."
     return [(caption, score_figure(*_networks(measured)))]
@@ -195,14 +195,14 @@ def score_figure(trained: xr.Dataset, untrained: xr.Dataset) -> Any:
     return figure.update_layout(**ms.report.LAYOUT, height=400)
 
 
-def finding(measured: Measured) -> str:
+def finding(measured: MeasuredRuns) -> str:
     """The causal model that scores higher on the trained networks."""
     trained: xr.Dataset = measured.results["interchange"]
     means = trained.score.mean("seed")
     name = str(means.causal.values[int(means.argmax("causal"))])
     others = trained.score.drop_sel(causal=name).max("causal")
     higher, n = int((trained.score.sel(causal=name) > others).sum()), trained.sizes["seed"]
-    score = ms.report.spread(trained.score.sel(causal=name), ".2f")
+    score = ms.report.mean_with_range(trained.score.sel(causal=name), ".2f")
     return f"The causal model {name} scores highest ({score}), higher than the other in {higher} of {n} seeds."
 
 

@@ -174,7 +174,10 @@ def opening(result: Results) -> Opening:
         ("Removing one component: dots are seeds, bars their mean.", ablation_by_role(ablation)),
         ("Where x looks if the last one is a repeat.", attention_by_role(result["attention"], "repeat")),
     ]
-    return Opening(finding=f"{findings.trained(result['metrics'])} {findings.removal(ablation)}", figures=figures)
+    return Opening(
+        finding=f"{findings.describe_final_accuracy(result['metrics'])} {findings.describe_removal(ablation)}",
+        figures=figures,
+    )
 
 
 def _what_was_learned(page: Page, results: Mapping[str, Results]) -> None:

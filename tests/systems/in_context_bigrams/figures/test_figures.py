@@ -10,7 +10,7 @@ from mnemoscope.systems.in_context_bigrams.figures import (
     MEMORY_NAMES,
     before_and_after,
     losses,
-    marked,
+    mark_triggers,
     memory_bars,
     memory_heatmaps,
     outputs,
@@ -73,14 +73,14 @@ def test_patterns_stand_before_and_after_with_their_tokens_coloured():
     np.testing.assert_array_equal(figure.data[1].z, example.pattern.isel(layer=1, head=0)[:5, :5])
     ticks = figure.layout.xaxis.ticktext
     assert [tick.startswith("<b style") for tick in ticks] == [True] * 4 + [False]
-    assert marked(example).token.values.tolist()[:5] == ["▸a", "b◂", "▸a", "b◂", "f"]
+    assert mark_triggers(example).token.values.tolist()[:5] == ["▸a", "b◂", "▸a", "b◂", "f"]
 
 
 def test_what_is_trigger_and_output_at_once_has_both_marks_and_html_is_escaped():
     batch = given(0, 0, 0, 0, 0, triggers=[0, 4], outputs=[0, 1])
     example = marked_patterns(constructed.induction(6, 12), batch, "<bcdef").isel(example=0)
     assert example.role.values.tolist()[1] == "output and trigger"
-    assert marked(example).token.values[1] == "▸<◂"
+    assert mark_triggers(example).token.values[1] == "▸<◂"
     assert "&lt;</b>" in before_and_after({"now": example}).layout.xaxis.ticktext[1]
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mnemoscope import InputError, preset
-from mnemoscope.models.building import untrained
+from mnemoscope.models.building import build_untrained
 from mnemoscope.systems.retrieval.analyses import (
     ELSEWHERE,
     chain_attention,
@@ -40,7 +40,7 @@ def test_attention_between_places_adds_up_to_one_and_shows_the_built_paths(built
 
 def test_even_attention_goes_to_a_place_by_how_many_positions_there_are(batch):
     """Of the queries, which stand last: the first sees 17 positions, the last 20; each chain has one at each place."""
-    model = untrained(preset("retrieval-2-4-layers"))
+    model = build_untrained(preset("retrieval-2-4-layers"))
     with torch.no_grad():
         for block in model.blocks:
             block.attn.W_Q.zero_()
@@ -75,4 +75,4 @@ def test_the_built_circuit_is_found(built, batch):
 def test_a_batch_of_another_task_is_refused():
     other = preset("v3").task.for_seed(0).sample(3, split="test", generator=seeded())
     with pytest.raises(InputError, match="must come from the retrieval problem"):
-        chain_attention(untrained(preset("retrieval-2-4-layers")), other)
+        chain_attention(build_untrained(preset("retrieval-2-4-layers")), other)

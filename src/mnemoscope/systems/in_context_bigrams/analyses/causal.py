@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope import Batch, HookedModel, Intervention, Mean, Named, SetPattern, Site, run_with
-from mnemoscope.analyses import check_fits, normalised
+from mnemoscope.analyses import check_fits, to_log_probs
 from mnemoscope.core import Mechanism, one_of
 from mnemoscope.core.patterns import one_hot
 from mnemoscope.interventions import Recordings
@@ -121,7 +121,8 @@ def _by_class(
     recordings: Recordings,
 ) -> dict[str, Float[Tensor, " position_class"]]:
     parts = [
-        at_every_position(normalised(run_with(model, chunk, changes, recordings=recordings)), chunk) for chunk in chunks
+        at_every_position(to_log_probs(run_with(model, chunk, changes, recordings=recordings)), chunk)
+        for chunk in chunks
     ]
     rows = {name: torch.cat([part[name] for part in parts]) for name in MEASURES}
     classes = position_classes(batch)

@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope import HookedModel, InputError
-from mnemoscope.analyses import chosen_indices, mlp_block, normalised
+from mnemoscope.analyses import chosen_indices, mlp_block, to_log_probs
 from mnemoscope.core import metrics
 
 
@@ -68,4 +68,4 @@ def _log_probs(model: Any, block: Any) -> Float[Tensor, "token d_vocab"]:
     read, final = getattr(block, "ln2", None), getattr(model, "ln_final", None)  # TransformerLens may leave them out
     embedding = model.embed.W_E[None]
     written = block.mlp(read(embedding) if read else embedding)
-    return normalised(model.unembed(final(written) if final else written)[0])
+    return to_log_probs(model.unembed(final(written) if final else written)[0])

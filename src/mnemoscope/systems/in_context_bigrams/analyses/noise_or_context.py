@@ -20,16 +20,16 @@ import xarray as xr
 
 from mnemoscope import Batch, HookedModel, InputError, Intervention, Mean, Named, Site, Task, Zero, run_with
 from mnemoscope.analyses import (
-    KEPT,
     SCORES,
-    Kept,
+    SPECTRUM_PARTS,
+    SpectrumPart,
     Targets,
     Weights,
     check_fits,
     check_targets,
-    counts,
     last_mlp,
     score_sums,
+    target_counts,
     truncate,
 )
 from mnemoscope.core import CHUNK, one_of
@@ -100,7 +100,7 @@ def truncated(
     *,
     weights: Weights | None = None,
     ranks: Sequence[int] | None = None,
-    parts: Sequence[Kept] = KEPT,
+    parts: Sequence[SpectrumPart] = SPECTRUM_PARTS,
     besides: Targets | None = None,
 ) -> xr.Dataset:
     """`truncation.truncate` of both probabilities, with `context_share` over (weight, part, rank) and its clean value.
@@ -121,7 +121,7 @@ def _scores(
         score_sums(run_with(model, batch.select(rows), changes, recordings=recordings), targets, rows).cpu()
         for rows in parts
     ]
-    means = (torch.stack(sums).sum(0) / counts(targets)[:, None]).numpy()
+    means = (torch.stack(sums).sum(0) / target_counts(targets)[:, None]).numpy()
     values = {name: ("target", means[:, i]) for i, name in enumerate(SCORES)}
     return xr.Dataset(values, coords={"target": list(targets)})
 

@@ -47,13 +47,13 @@ from torch import Tensor
 from mnemoscope import Batch, HookedModel, InputError, SetPattern, Site, Task, run_with
 from mnemoscope.analyses import (
     HALF,
-    Direction,
+    ThresholdDirection,
     check_fits,
     first_step,
-    normalised,
     order_of_onsets,
     recall_among,
     threshold_onset,
+    to_log_probs,
 )
 from mnemoscope.core import Mechanism, one_of
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import (
@@ -89,7 +89,9 @@ EVENTS: Mapping[str, str] = {
 """Measure of a trajectory, by name of the event."""
 
 
-def onset(trajectory: xr.Dataset | None, name: str, threshold: float = HALF, *, direction: Direction = "rise") -> float:
+def onset(
+    trajectory: xr.Dataset | None, name: str, threshold: float = HALF, *, direction: ThresholdDirection = "rise"
+) -> float:
     """The first kept step from which a measure stays past the threshold; the last step + 1 if there is none.
 
     Past means at least (`rise`) or at most (`fall`). Raises InputError without a trajectory, or where it lacks the
@@ -166,7 +168,7 @@ def trajectory(model: HookedModel, task: Task, *, seed: int, n: int = N_TRACKED)
     batch = prompts(task, seed, n)
     check_fits(model, batch)
     logits, patterns = logits_and_patterns(model, batch)
-    at = at_every_position(normalised(logits), batch)
+    at = at_every_position(to_log_probs(logits), batch)
     classes = position_classes(batch)
     found = {
         f"{name}_{group}": mean_over(at[name], classes[group]) for name in ("loss", "accuracy") for group in CLASSES
@@ -197,7 +199,7 @@ def _variants(model: HookedModel, task: Task, seed: int, n: int, own: float) -> 
 
 
 def _in_context(logits: Float[Tensor, "batch pos d_vocab"], batch: Batch, where: Bool[Tensor, "batch pos"]) -> float:
-    return mean_over(at_every_position(normalised(logits), batch)["accuracy"], where)
+    return mean_over(at_every_position(to_log_probs(logits), batch)["accuracy"], where)
 
 
 def _attention(scores: xr.DataArray) -> dict[str, float]:

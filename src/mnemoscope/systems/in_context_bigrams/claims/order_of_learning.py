@@ -14,7 +14,7 @@ With five triggers one that is lost or won moves W_K^2 by a fifth: a factor asks
 from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Configuration, Gate, Subject
-from mnemoscope.analyses import beyond_chance
+from mnemoscope.analyses import chance_threshold
 from mnemoscope.claims import GATE, Case, Measured, case, controls, most
 from mnemoscope.core import one_of
 from mnemoscope.models.constructed import Course, prescribe_course, step_course
@@ -85,11 +85,11 @@ def onsets(subject: Subject, reading: str, memories: tuple[str, ...]) -> dict[st
     one_of("reading", reading, READINGS)
     n = {memory: n_associations(subject)[memory] for memory in memories}
     if reading == "matched":
-        guessed = max(beyond_chance(count, 1 / min(N_MATCHED, count)) for count in n.values())
+        guessed = max(chance_threshold(count, 1 / min(N_MATCHED, count)) for count in n.values())
         level = max((1 + 1 / N_MATCHED) / 2, guessed)
         return {m: onset(subject.trajectory, f"matched_{MEMORIES[m]}", level) for m in memories}
     least = {"half": HALF, "nine tenths": 0.9, "beyond chance": 0.0}[reading]
-    levels = {memory: max(least, beyond_chance(count, 1 / count)) for memory, count in n.items()}
+    levels = {memory: max(least, chance_threshold(count, 1 / count)) for memory, count in n.items()}
     return {m: onset(subject.trajectory, f"recall_{MEMORIES[m]}", levels[m]) for m in memories}
 
 

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float
 
 from mnemoscope import Batch, InputError, PromptPairs, Subject, generator, patch
-from mnemoscope.analyses import effects, every_sequence, learned
+from mnemoscope.analyses import effects, every_sequence, lowest_skill_accuracy
 from mnemoscope.claims import EFFECT, GATE
 from mnemoscope.core import in_range, one_of
 from mnemoscope.core.metrics import LOGIT_DIFF
@@ -83,7 +83,7 @@ def roles_by_carrying(subject: Subject, *, direction: Direction = "denoising") -
     """
     values = patching_recovery(subject, kind="exchange_answer", direction=direction)
     seen = patching_recovery(subject, kind="toggle_repeat", direction=direction)
-    return {GATE: learned(subject), EFFECT: divided(values, seen)}
+    return {GATE: lowest_skill_accuracy(subject), EFFECT: divided(values, seen)}
 
 
 def _drawn(rows: torch.Tensor, n: int, seed: int, kind: str, skill: str) -> torch.Tensor:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import xarray as xr
 
 from mnemoscope.analyses import ALL
-from mnemoscope.core import summary_over
+from mnemoscope.core import mean_and_range
 
 N_SAMPLES = 5000
 
@@ -71,7 +71,7 @@ def compare(preset: str, evaluation: xr.Dataset, conflict: xr.Dataset) -> xr.Dat
     mean - published, and slot 0 is the mean over slots.
     """
     rows = [figure for figure in FIGURES if figure.preset == preset]
-    ours = [summary_over(_ours(figure, evaluation.sel(split=figure.split), conflict)) for figure in rows]
+    ours = [mean_and_range(_ours(figure, evaluation.sel(split=figure.split), conflict)) for figure in rows]
     columns = {name: [float(value.sel(summary=name)) for value in ours] for name in ("mean", "min", "max")}
     published = [figure.value for figure in rows]
     return xr.Dataset(

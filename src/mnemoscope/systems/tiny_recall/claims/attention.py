@@ -1,7 +1,7 @@
 """T11 and T12: where the two heads look. One attends from x only to earlier y; the other binds locally."""
 
 from mnemoscope import CLAIMS, Subject
-from mnemoscope.analyses import learned
+from mnemoscope.analyses import lowest_skill_accuracy
 from mnemoscope.claims import EFFECT, GATE, LEARNED, case, controls, most, table
 from mnemoscope.core import one_of
 from mnemoscope.models import untrained
@@ -37,7 +37,7 @@ def scanning(subject: Subject, *, sequences: str = "all") -> dict[str, float]:
     heads = attention_by_role(subject)
     share = on_earlier_y(heads, subgroup=sequences)
     return {
-        GATE: learned(subject),
+        GATE: lowest_skill_accuracy(subject),
         EFFECT: float(share.mean()),
         "last": float(share[-1]),
         "evenness": float(evenness(heads, subgroup=sequences).mean()),
@@ -52,7 +52,7 @@ def binding(subject: Subject) -> dict[str, float]:
     on_repeats = last.share.sel(subgroup="repeat")
     rows = last.mean_pattern
     return {
-        GATE: learned(subject),
+        GATE: lowest_skill_accuracy(subject),
         EFFECT: float(previous.min()),
         **{f"from x{slot}": float(share) for slot, share in enumerate(previous, 2)},
         "self": float(on_itself(heads, role=_OTHER).mean()),

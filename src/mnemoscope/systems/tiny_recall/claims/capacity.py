@@ -24,7 +24,7 @@ def elimination(subject: Subject, *, split: str = "test") -> float:
     """Share of right last answers among all sequences without a repeat over the mappings of a split."""
     batch = every_sequence(subject.task, split)
     batch = batch.select(subject.task.subgroups(batch)["fresh"])
-    right = metrics.correct(log_probs(subject.model, subject.task, batch), batch.targets)
+    right = metrics.is_correct(log_probs(subject.model, subject.task, batch), batch.targets)
     return float(right[:, -1].double().mean())
 
 

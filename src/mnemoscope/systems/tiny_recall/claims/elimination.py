@@ -3,7 +3,7 @@
 from typing import Literal
 
 from mnemoscope import CLAIMS, Subject
-from mnemoscope.analyses import ALL, evaluated, learned, mean_loss
+from mnemoscope.analyses import ALL, evaluate_subject, lowest_skill_accuracy, mean_loss
 from mnemoscope.claims import EFFECT, GATE, LEARNED, Case, case, controls, most, table
 from mnemoscope.core import one_of
 from mnemoscope.models import set_by_hand, untrained
@@ -25,7 +25,7 @@ def measure(subject: Subject) -> dict[str, float]:
         `elimination`, the share of right last answers; `loss` on unseen mappings and `training_loss`, in nats per slot;
         `loss_distance` and `training_loss_distance`, of either from the published loss.
     """
-    unseen, training = (evaluated(subject, split=split, subgroup="fresh") for split in ("test", "train"))
+    unseen, training = (evaluate_subject(subject, split=split, subgroup="fresh") for split in ("test", "train"))
     losses = {"loss": mean_loss(unseen), "training_loss": mean_loss(training)}
     return {
         "elimination": float(unseen.accuracy.sel(subgroup="fresh").isel(pos=-1)),
@@ -46,7 +46,7 @@ def measure_conflict(subject: Subject, *, slots: Literal["all", "first"] = "all"
     return {
         EFFECT: float(found.p_unused.mean()),
         "p_recalled": float(found.p_recalled.mean()),
-        GATE: learned(subject, ["elimination"]),
+        GATE: lowest_skill_accuracy(subject, ["elimination"]),
     }
 
 

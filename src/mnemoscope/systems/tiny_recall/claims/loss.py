@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mnemoscope import CLAIMS, Claim, Gate, Subject
-from mnemoscope.analyses import evaluated, mean_loss
+from mnemoscope.analyses import evaluate_subject, mean_loss
 from mnemoscope.claims import GATE, Case, Measured, case, controls, most, table
 from mnemoscope.models import combined, set_by_hand
 from mnemoscope.systems.tiny_recall.claim_parts import GUESS, RECALLS, TEXTS, asked_of_more, tiny_recall, units
@@ -27,7 +27,7 @@ def measure(subject: Subject) -> dict[str, float]:
     """Loss on sequences without a repeat (`fresh`), with one (`repeat`) and on the mixture (`mixed`), in nats per slot,
     and accuracy of `elimination` and of `recall`, 0 to 1.
     """
-    found = evaluated(subject)
+    found = evaluate_subject(subject)
     fresh, repeat = mean_loss(found, "fresh"), mean_loss(found, "repeat")
     last = found.accuracy.isel(pos=-1)
     return {

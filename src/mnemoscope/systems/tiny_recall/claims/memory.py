@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from mnemoscope import CLAIMS, Batch, Site, Subject, Task, ablate
-from mnemoscope.analyses import every_sequence, learned
+from mnemoscope.analyses import every_sequence, lowest_skill_accuracy
 from mnemoscope.claims import EFFECT, GATE, controls, most, table
 from mnemoscope.core import Replacement, memoize
 from mnemoscope.interventions import Direction
@@ -41,7 +41,7 @@ def measure(subject: Subject, *, kind: Replacement = "mean") -> dict[str, float]
     """Shares of recall accuracy lost by name, the quantity that a rival needs, and `GATE`."""
     lost = without_paths(subject)
     stored = min(lost["source y"] - MARGIN, MARGIN - lost["source x"])
-    return {**lost, "mlp": without_mlp(subject, kind=kind), "stored": stored, GATE: learned(subject)}
+    return {**lost, "mlp": without_mlp(subject, kind=kind), "stored": stored, GATE: lowest_skill_accuracy(subject)}
 
 
 def combines(subject: Subject, *, kind: Replacement = "mean", direction: Direction = "denoising") -> dict[str, float]:
@@ -55,7 +55,7 @@ def combines(subject: Subject, *, kind: Replacement = "mean", direction: Directi
     )
     return {
         EFFECT: min(divided(what, where), without_mlp(subject, kind=kind) - MARGIN),
-        GATE: learned(subject),
+        GATE: lowest_skill_accuracy(subject),
         **{f"what stood where, H{h}": float(share) for h, share in enumerate(what)},
         **{f"where the match is, H{h}": float(share) for h, share in enumerate(where)},
     }

@@ -12,7 +12,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from mnemoscope import CLAIMS, Gate, Subject
-from mnemoscope.analyses import learned, threshold_onset
+from mnemoscope.analyses import lowest_skill_accuracy, threshold_onset
 from mnemoscope.claims import GATE, Case, case, controls, most
 from mnemoscope.models.constructed import predict_exactly
 from mnemoscope.systems.tiny_recall.claim_parts import TEXTS, UNTRAINED, V3, tiny_recall
@@ -33,7 +33,7 @@ def measure(subject: Subject) -> dict[str, float]:
         "onset": onset,
         "width": width,
         "onset_distance": abs(onset - PUBLISHED_ONSET),
-        GATE: learned(subject, ["recall"]),
+        GATE: lowest_skill_accuracy(subject, ["recall"]),
     }
 
 

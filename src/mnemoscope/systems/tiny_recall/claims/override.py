@@ -19,7 +19,7 @@ from mnemoscope import (
     Subject,
     run_with,
 )
-from mnemoscope.analyses import every_sequence, learned, normalised, removal
+from mnemoscope.analyses import every_sequence, lowest_skill_accuracy, removal, to_log_probs
 from mnemoscope.claims import GATE, controls, most
 from mnemoscope.core import CHUNK, stream_seed
 from mnemoscope.core.metrics import at_target
@@ -55,7 +55,7 @@ def measure(subject: Subject, *, kind: Literal["mean", "resample"] = "mean") -> 
     intact, removed = (_answers(subject, conflict, interventions) for interventions in ([], [without]))
     unused = conflict.latents["unused"]
     return {
-        GATE: learned(subject),
+        GATE: lowest_skill_accuracy(subject),
         "present": float(unused_above_wrong(intact, unused, conflict.latents["recalled"], subject.task.answers).mean()),
         "override": float((removed.argmax(-1) == unused).double().mean()),
         "intact": float((intact.argmax(-1) == unused).double().mean()),
@@ -92,7 +92,7 @@ def _answers(subject: Subject, batch: Batch, interventions: Sequence[Interventio
     for i, rows in enumerate(torch.arange(len(batch)).split(CHUNK)):
         seed = stream_seed(subject.seed, "override", i)
         logits = run_with(subject.model, batch.select(rows), interventions, seed=seed, recordings=recordings)
-        found.append(normalised(logits[:, -1]))
+        found.append(to_log_probs(logits[:, -1]))
     return torch.cat(found)
 
 

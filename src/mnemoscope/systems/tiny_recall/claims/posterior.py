@@ -6,7 +6,13 @@ import numpy as np
 from jaxtyping import Float
 
 from mnemoscope import CLAIMS, Subject
-from mnemoscope.analyses import evaluated, expected_accuracy, learned, log_probs, sequences
+from mnemoscope.analyses import (
+    evaluate_subject,
+    expected_accuracy,
+    log_probs,
+    lowest_skill_accuracy,
+    subgroup_sequences,
+)
 from mnemoscope.claims import EFFECT, GATE, LEARNED, Case, Measured, case, controls, most, table
 from mnemoscope.models import combined, set_by_hand, untrained
 from mnemoscope.models.constructed import predict_exactly
@@ -31,8 +37,8 @@ def measure(subject: Subject) -> dict[str, float]:
         `repeat_5`); `nearer_to_training`, on training mappings, mean over slots 1 to 4: the error to the posterior over
         all mappings minus that to the posterior over the training mappings.
     """
-    unseen = evaluated(subject).mean_abs_error.sel(reference="bayes")
-    training = evaluated(subject, split="train", subgroup="fresh").mean_abs_error.sel(subgroup="fresh")
+    unseen = evaluate_subject(subject).mean_abs_error.sel(reference="bayes")
+    training = evaluate_subject(subject, split="train", subgroup="fresh").mean_abs_error.sel(subgroup="fresh")
     by_reference = training.isel(pos=slice(-1)).mean("pos")
     return {
         **{f"all_{slot}": float(unseen.sel(subgroup="all").isel(pos=slot - 1)) for slot in range(1, 5)},
@@ -65,13 +71,13 @@ def measure_shortfall(subject: Subject) -> dict[str, float]:
         EFFECT: float(shortfall),
         "shortfall": float(shortfall),
         "excess": -float(excess),
-        GATE: learned(subject, ["elimination"]),
+        GATE: lowest_skill_accuracy(subject, ["elimination"]),
     }
 
 
 def _below_theory(subject: Subject, split: str) -> Float[np.ndarray, " slot"]:
     """Theory minus accuracy by slot, the last slot left out."""
-    batch = sequences(subject.task, split=split, subgroup="fresh")
+    batch = subgroup_sequences(subject.task, split=split, subgroup="fresh")
     right = expected_accuracy(log_probs(subject.model, subject.task, batch), batch.targets)
     accuracy = right[:, batch.scored[0]].mean(0).numpy()
     return (1 / np.arange(len(accuracy), 0, -1) - accuracy)[:-1]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from mnemoscope import CLAIMS, HookedModel, Subject
-from mnemoscope.analyses import accuracy_by_skill, evaluated
+from mnemoscope.analyses import accuracy_by_skill, evaluate_subject
 from mnemoscope.claims import EFFECT, Case, Measured, case, controls, most, table
 from mnemoscope.models import combined, set_by_hand
 from mnemoscope.models.constructed import predict_exactly
@@ -32,7 +32,7 @@ def measure_errors(subject: Subject) -> dict[str, float]:
     """Accuracy of `elimination` and of `recall`, 0 to 1, and for each the mean absolute error to the posterior
     (`error_...`), in probability; beside them the published errors and ours as multiples of them.
     """
-    last = evaluated(subject).sel(reference="bayes").isel(pos=-1)
+    last = evaluate_subject(subject).sel(reference="bayes").isel(pos=-1)
     result = {}
     for skill, subgroup in (("elimination", "fresh"), ("recall", "repeat")):
         error = float(last.mean_abs_error.sel(subgroup=subgroup))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from mnemoscope import CLAIMS, Gate, Subject
-from mnemoscope.analyses import copying, learned
+from mnemoscope.analyses import copying, lowest_skill_accuracy
 from mnemoscope.claims import GATE, Case, Measured, case, controls, most, table
 from mnemoscope.models import combined, set_by_hand
 from mnemoscope.systems.tiny_recall.analyses.attention import attention_by_role, on_earlier_y
@@ -31,7 +31,7 @@ def elimination_head(subject: Subject) -> dict[str, float]:
     layer, head = (int(number) for number in str(heads.component.values[0])[1:].split("H"))
     score = copying(subject.model, tokens=subject.task.answers).copying_score.sel(layer=layer, head=head)
     return {
-        GATE: learned(subject, ["elimination"]),
+        GATE: lowest_skill_accuracy(subject, ["elimination"]),
         "share": float(on_earlier_y(heads, subgroup="fresh")[-1]),
         "copying": float(score),
     }

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from mnemoscope import CLAIMS, Criterion, InputError, Subject
-from mnemoscope.analyses import learned
+from mnemoscope.analyses import lowest_skill_accuracy
 from mnemoscope.claims import GATE, LEARNED, case, controls, table
 from mnemoscope.interventions import Direction
 from mnemoscope.models import untrained
@@ -45,7 +45,7 @@ def measure(subject: Subject, *, direction: Direction = "denoising") -> dict[str
         ]
     )
     each = {f"{name}, H{head}": float(shares[i, head]) for i, name in enumerate(DIFFERENCES) for head in range(n_heads)}
-    return {GATE: learned(subject), **ways(shares), **each}
+    return {GATE: lowest_skill_accuracy(subject), **ways(shares), **each}
 
 
 def ways(shares: Float[np.ndarray, "difference head"]) -> dict[str, float]:

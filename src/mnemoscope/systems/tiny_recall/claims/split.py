@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope import CLAIMS, InputError, Subject
-from mnemoscope.analyses import dissociation_margins, learned
+from mnemoscope.analyses import dissociation_margins, lowest_skill_accuracy
 from mnemoscope.claims import EFFECT, GATE, Measured, controls, most, table
 from mnemoscope.core import Replacement
 from mnemoscope.systems.tiny_recall.analyses.carriers import roles_by_carrying
@@ -41,7 +41,7 @@ def measure(
     without = skills_without(subject, targets, kind=kind, within=within, skills=_SKILLS)
     cost = ablation_effect(without, metric=metric)
     return {
-        GATE: learned(subject),
+        GATE: lowest_skill_accuracy(subject),
         **_effects(cost.drop_sel(component=_JOINT), cost.sel(component=_JOINT)),
         **{f"{h} {s}": float(cost.sel(component=h, skill=s)) for h in targets for s in _SKILLS},
     }

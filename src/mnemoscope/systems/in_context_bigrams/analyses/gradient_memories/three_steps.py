@@ -162,5 +162,5 @@ def _behaviour(model: HookedModel, setting: Setting, seed: int) -> dict[str, flo
     with torch.no_grad():
         outputs = logits(tables(model, setting.length), batch.inputs, rows, positions)
     targets = batch.targets[rows, positions]
-    right = metrics.correct(outputs, targets)
+    right = metrics.is_correct(outputs, targets)
     return {"accuracy": float(right.double().mean()), "loss": float(metrics.cross_entropy(outputs, targets).mean())}
