@@ -18,7 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
 import mnemoscope
-from mnemoscope.core.renamed import OLD_NAMES, short
+from mnemoscope.core.renamed import OLD_NAMES, short_name
 
 project = "mnemoscope"
 author = "the mnemoscope developers"
@@ -104,7 +104,7 @@ class OldNames(SphinxDirective):
     """`.. old-names::`: a table of the public names that were renamed."""
 
     def run(self) -> list[nodes.Node]:
-        rows = [f"   * - ``{short(old)}``\n     - ``{short(new)}``" for old, new in sorted(OLD_NAMES.items())]
+        rows = [f"   * - ``{short_name(old)}``\n     - ``{short_name(new)}``" for old, new in sorted(OLD_NAMES.items())]
         return self.parse_text_to_nodes(
             "\n".join([".. list-table::", "   :header-rows: 1", "", "   * - old", "     - new", *rows])
         )

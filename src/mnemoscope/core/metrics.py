@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.renamed import old_names
 
 Logits = Float[Tensor, "*rows d_vocab"]
 Outputs = Float[Tensor, "*rows d_output"]
@@ -201,3 +202,6 @@ def check_metric(
             f"metric {metric.name} moves when a constant is added to the logits, so it does not measure the "
             "prediction; take differences of logits, or probabilities"
         )
+
+
+__getattr__ = old_names(__name__)

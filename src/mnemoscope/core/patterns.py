@@ -23,6 +23,7 @@ from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.renamed import old_names
 
 TOLERANCE = 1e-4
 """The error allowed in the sum of a row: the rounding of a float32 softmax over a few thousand keys."""
@@ -309,3 +310,6 @@ def _occurs(
 def _named(name: str, occurrences: Occurrences, period: int) -> str:
     name = name if occurrences == "all" else f"{occurrences} {name}"
     return name if period == 1 else f"{name} at same place"
+
+
+__getattr__ = old_names(__name__)

@@ -78,6 +78,18 @@ OLD_NAMES: Mapping[str, str] = {
     "mnemoscope.cli.Jobs": "mnemoscope.cli.JobOptions",
     "mnemoscope.cli.WritesResults": "mnemoscope.cli.ResultOptions",
     "mnemoscope.cli.Shown": "mnemoscope.cli.Display",
+    "mnemoscope.core.metrics.correct": "mnemoscope.core.metrics.is_correct",
+    "mnemoscope.core.metrics.metrics_of": "mnemoscope.core.metrics.metrics_for",
+    "mnemoscope.core.patterns.silent": "mnemoscope.core.patterns.unspecified_queries",
+    "mnemoscope.core.patterns.common": "mnemoscope.core.patterns.common_mechanisms",
+    "mnemoscope.core.patterns.for_slots": "mnemoscope.core.patterns.slot_mechanisms",
+    "mnemoscope.report.findings.Largest": "mnemoscope.report.findings.LargestResult",
+    "mnemoscope.report.findings.learned": "mnemoscope.report.findings.describe_learned_skills",
+    "mnemoscope.report.findings.removal": "mnemoscope.report.findings.describe_removal",
+    "mnemoscope.report.findings.trained": "mnemoscope.report.findings.describe_final_accuracy",
+    "mnemoscope.report.findings.rises": "mnemoscope.report.findings.describe_rise",
+    "mnemoscope.report.findings.grows": "mnemoscope.report.findings.describe_growth",
+    "mnemoscope.report.plain_report.learned": "mnemoscope.report.plain_report.add_configuration_tables",
     "mnemoscope.judging": "mnemoscope.claims",
     "mnemoscope.run.RecordedVerdict": "mnemoscope.claims.RecordedVerdict",
     "mnemoscope.run.recorded_verdicts": "mnemoscope.claims.recorded_verdicts",
@@ -108,6 +120,17 @@ def resolve_old_name(old: str, stacklevel: int = 3) -> Any:
     room, _, name = new.rpartition(".")
     found = getattr(importlib.import_module(room), name, None)
     return importlib.import_module(new) if found is None else found
+
+
+def old_names(module: str) -> Callable[[str], Any]:
+    """`__getattr__` of a module that is public as a whole, for its old names."""
+
+    def load(name: str) -> Any:
+        if f"{module}.{name}" not in OLD_NAMES:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return resolve_old_name(f"{module}.{name}")
+
+    return load
 
 
 def old_room(package: str) -> Callable[[str], Any]:

@@ -11,6 +11,7 @@ import xarray as xr
 
 from mnemoscope.core import positions
 from mnemoscope.core.numerics import mean_interval
+from mnemoscope.core.renamed import old_names
 from mnemoscope.report.ablation import ablation_quantity, damage
 from mnemoscope.report.tables import interval, mean_with_range, pluralise
 
@@ -123,3 +124,6 @@ def describe_growth(model: str, amount: str, size: str, exponents: xr.DataArray,
         f"{called}: {amount} grows with {size} to the power of {interval(mean, low, high, '.2f')}, mean over {draws} "
         f"with its 95 % interval, which {held} the expected {expected:g}."
     )
+
+
+__getattr__ = old_names(__name__)

@@ -18,6 +18,7 @@ from mnemoscope.analyses.roles import ablate_by_role, last_roles, role_prompts, 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.renamed import old_names
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
 from mnemoscope.report.ablation import ablation_by_role, ablation_header, ablation_quantity, ablation_rows
@@ -298,3 +299,5 @@ PLAIN = TaskReport(
     example=example,
     opening=opening,
 )
+
+__getattr__ = old_names(__name__)
