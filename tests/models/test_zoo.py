@@ -26,7 +26,7 @@ from tests.support import contents, flip, random_model, small_spec
 
 UNPACK = """
 import sys; from pathlib import Path; from mnemoscope.models import zoo
-zoo.folders = lambda: [Path(sys.argv[1])]; zoo.missing = list; print(*zoo.shipped("zoo"), sep="\\n")
+zoo.folders = lambda: [Path(sys.argv[1])]; zoo.missing = list; print(*zoo.unpack_word("zoo"), sep="\\n")
 """
 
 

@@ -10,6 +10,7 @@ import torch
 
 from mnemoscope.claims.trials import run_trials
 from mnemoscope.core.errors import InputError
+from mnemoscope.models.files import HOLDER_FILE
 from mnemoscope.models.run import Run
 from mnemoscope.run import executor
 from mnemoscope.run.executor import UNGUARDED, WorkersDiedError, analyse_many, train_many
@@ -41,7 +42,7 @@ def test_a_killed_worker_is_started_again(tmp_path):
     def kill_once(line):
         if line.step >= 40 and line.path not in killed:
             killed.add(line.path)
-            os.kill(json.loads((line.path / HOLDER).read_text())["pid"], signal.SIGKILL)
+            os.kill(json.loads((line.path / HOLDER_FILE).read_text())["pid"], signal.SIGKILL)
 
     specs = [small_spec(seed=seed, changes={"recipe.n_steps": 400, "recipe.batch_size": 128}) for seed in (0, 1)]
     runs = train_many(specs, [tmp_path / "0", tmp_path / "1"], jobs=2, report=kill_once)
