@@ -91,6 +91,8 @@ OLD_NAMES: Mapping[str, str] = {
     "mnemoscope.report.findings.grows": "mnemoscope.report.findings.describe_growth",
     "mnemoscope.report.plain_report.learned": "mnemoscope.report.plain_report.add_configuration_tables",
     "mnemoscope.judging": "mnemoscope.claims",
+    "mnemoscope.report.rulings.Example": "mnemoscope.report.rulings.AttentionExample",
+    "mnemoscope.report.rulings.in_short": "mnemoscope.report.rulings.shorten_rows",
     "mnemoscope.run.RecordedVerdict": "mnemoscope.claims.RecordedVerdict",
     "mnemoscope.run.recorded_verdicts": "mnemoscope.claims.recorded_verdicts",
     "mnemoscope.sweeps": "mnemoscope.run",

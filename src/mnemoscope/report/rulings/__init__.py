@@ -5,6 +5,6 @@
 *Does not show* that a margin is sensible, or that a measure measures what the sentence claims.
 """
 
-import lazy_loader
+from mnemoscope.core.renamed import public_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)
