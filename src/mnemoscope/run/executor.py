@@ -57,7 +57,7 @@ class WorkersDiedError(BrokenProcessPool):
     """The workers that did a piece died, one after the other."""
 
     attempts = 1
-    """Of `ATTEMPTS`, those that this death stands for."""
+    """The number of `ATTEMPTS` that this death uses up."""
 
 
 def train_many(

@@ -53,7 +53,7 @@ class Effect:
 
 
 _CURRENT: ContextVar[tuple[Callable[[], Subject], list[Effect]] | None] = ContextVar("on_trial", default=None)
-"""How to read the model on trial, and what was measured on it."""
+"""The way to read the model on trial, and the effects that were measured on it."""
 
 
 @contextmanager

@@ -19,7 +19,7 @@ LINEAR = {"facts-linear": Configuration(preset="facts-linear")}
 SOFTMAX = {"facts-softmax": Configuration(preset="facts-softmax")}
 
 TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml")
-"""What the claims say of themselves, in words."""
+"""The texts of the claims, from `texts.yaml`."""
 facts_claim = partial(Claim, system="factual-recall", source=SOURCE, first_seed=FIRST_SEED)
 
 

@@ -9,7 +9,7 @@ from mnemoscope.models.constructed import induction
 from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 
 TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml")
-"""What the claims say of themselves, in words."""
+"""The texts of the claims, from `texts.yaml`."""
 birth = partial(Claim, system="birth")
 noisy_recall = partial(Claim, system="noisy-recall")
 

@@ -24,7 +24,7 @@ knows nothing: (N - 1)/N² with N = 4."""
 ERROR = "squared error"
 
 TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml", {"n_sequences": N_SEQUENCES, "learned": LEARNED})
-"""What the claims say of themselves, in words."""
+"""The texts of the claims, from `texts.yaml`."""
 k_hop_claim = partial(Claim, system="k-hop", source=SOURCE, first_seed=FIRST_SEED)
 
 

@@ -24,7 +24,7 @@ TEXTS = ClaimTexts(
     Path(__file__).with_name("claims") / "texts.yaml",
     {"n_questions": N_QUESTIONS, "n_choosing": N_CHOOSING, "least_attention": LEAST_ATTENTION},
 )
-"""What the claims say of themselves, in words."""
+"""The texts of the claims, from `texts.yaml`."""
 about_models = partial(Claim, system="language-models", replicate="question", n_replicates=N_QUESTIONS, develops=False)
 UNTRAINED = case("random weights", untrained, n=2)
 carries = partial(most, direction="above", margin=QUARTER)

@@ -23,7 +23,7 @@ FACTORS_OF_TWO = 2
 """N ln N may be a quarter of the parameters, or four times as many."""
 
 TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml", {"tolerance": TOLERANCE})
-"""What the claims say of themselves, in words."""
+"""The texts of the claims, from `texts.yaml`."""
 about_capacity = partial(Claim, system="memory-theory", source="Bietti et al. 2023", replicate="draw", develops=False)
 _SLOPE = "slope"
 AS_PUBLISHED = (

@@ -24,7 +24,7 @@ WHOLE_CHAIN = {CHAINS: Configuration(preset=CHAINS)}
 TASK = Retrieval(n_steps=3)
 """Of the configuration `retrieval-3`."""
 TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml", {"n_sequences": N_SEQUENCES})
-"""What the claims say of themselves, in words."""
+"""The texts of the claims, from `texts.yaml`."""
 retrieval = partial(Claim, system="retrieval", source=SOURCE, first_seed=FIRST_SEED)
 FOLLOWS = Gate(
     statement=f"answers every symbol of the chain with a squared error of at most {LEARNED:g}", at_most=LEARNED

@@ -29,7 +29,7 @@ SEEN_BEFORE = (
 PLAIN = tuple(name for name, form in FORMULATIONS.items() if not form.conditional)
 
 TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml", {"n": N, "large": LARGE})
-"""What the claims say of themselves, in words."""
+"""The texts of the claims, from `texts.yaml`."""
 about_large_models = partial(
     Claim,
     system="retrieval-prompts",

@@ -32,7 +32,7 @@ GUESS = 0.25
 RECALLS = (GUESS + 1) / 2
 """Recall from which a model is nearer to one that recalls than to one that guesses."""
 TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml", {"recalls": RECALLS})
-"""What the claims say of themselves, in words."""
+"""The texts of the claims, from `texts.yaml`."""
 of_v3 = partial(tiny_recall, units=V3, gate=LEARNED, n_replicates=32)
 """A claim about a mechanism of v3, where it has learned both skills."""
 
