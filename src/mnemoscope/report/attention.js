@@ -13,6 +13,7 @@ async function showAttention(place, properties, packed, heads, causal, scale) {
   const values = new Uint16Array(await new Response(stream).arrayBuffer());
   const n = properties.tokens.length;
   let at = 0;
+  /** @param {number} query */
   const row = (query) => {
     const end = causal ? query + 1 : n;
     return Array.from({ length: n }, (_, key) => (key < end ? values[at++] / scale : 0));
