@@ -278,6 +278,7 @@ def test_reproduce_shows_the_first_seed_of_every_configuration_before_it_trains_
     assert "seed-05" in first
     assert "seed-06" not in first
     assert first.index("seed-05") < first.index("First look, one seed each: What was learned")
+    assert "wrote out/report.html" in first, "whoever waits has a picture before most models are trained"
     assert "seed-05" not in rest
     assert "seed-07" in rest
     assert "3/3" in rest.partition("What was learned")[2] or "0/3" in rest.partition("What was learned")[2]
