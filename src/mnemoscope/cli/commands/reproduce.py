@@ -160,7 +160,9 @@ def _train_first_seeds(specs: Sequence[ms.RunSpec], out: Path, options: Reproduc
             show(f"First look, one seed each: {table.title}", table.header, table.rows, n_text=table.n_text)
     write_report(out / "report.html", early, parts, replace(options, explore=False, figures=()))
     others = pluralise(len(specs) - len(firsts), "other run")
-    console.print(f"{others} to train and to analyse; then the same tables, and the page anew, over all seeds", highlight=False)
+    console.print(
+        f"{others} to train and to analyse; then the same tables, and the page anew, over all seeds", highlight=False
+    )
     return found
 
 
