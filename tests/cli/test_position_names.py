@@ -78,7 +78,7 @@ CHEAP = {
     "edges": ["--n", "8"],
     "evaluate": ["--n-samples", "16"],
     "report": [],
-    "evaluate --checkpoints": [],
+    "evaluate --checkpoints": ["evaluate", "--checkpoints"],
 }
 """Words after the runs; of other commands `--n 12`. What has two words is a command that is called differently."""
 APART = [name for name, command in commands().items() if issubclass(command.options, AnalysisOutputOptions)]
