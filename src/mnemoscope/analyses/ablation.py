@@ -25,7 +25,7 @@ from mnemoscope.analyses.forward import answer_scores, check_fits, read_logits_a
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Intervention, Removal, removal
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import ATTENTION, Kind, Position, Site
 from mnemoscope.core.skills import Skills, skill_means
 from mnemoscope.engine.budget import MAX_BYTES
@@ -37,7 +37,7 @@ AblationTargets = dict[str, tuple[Site, ...]]
 
 
 def ablate(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     skills: Skills,
@@ -51,7 +51,7 @@ def ablate(
     """Skills with one target removed at a time.
 
     Args:
-        model: Any hooked model whose vocabulary and context are large enough.
+        model: A run, a subject or any hooked model whose vocabulary and context are large enough.
         batch: Sequences that test the skills.
         skills: For each skill the positions whose answer it alone gives (`task.skills(batch)`).
         reference: Sequences that means and resampled activations come from; as long as those of `batch`.
@@ -74,6 +74,7 @@ def ablate(
         InputError: The model is too small for the batch, a site does not exist, the reference has another length, or
             `max_bytes` does not suffice.
     """
+    model = resolve_model(model)
     check_fits(model, batch, vectors=True)
     for kind in kinds:
         one_of("the kind of an ablation", kind, REMOVALS)
@@ -199,7 +200,7 @@ def _place(site: Site, axis: str) -> Position | None:
 
 
 def attention_paths(
-    model: HookedModel,
+    model: ModelLike,
     n_pos: int,
     *,
     kind: Kind = "scores",
@@ -212,6 +213,7 @@ def attention_paths(
     (the weight is lost). With `queries` only paths to these positions are taken. `names` of all positions name the
     paths; without them their numbers do.
     """
+    model = resolve_model(model)
     one_of("kind", kind, ("scores", "pattern"))
     for query in queries or ():
         in_range("a query", query, 0, n_pos - 1)

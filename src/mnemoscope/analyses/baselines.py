@@ -23,7 +23,7 @@ from mnemoscope.analyses.evaluation import ALL
 from mnemoscope.analyses.forward import log_probs, predicted_vectors
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import HookedModel, ModelLike, Task, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
 
@@ -47,7 +47,7 @@ Comparison = tuple[str, Bool[Tensor, "batch pos"], Scores, Mapping[str, Scores]]
 
 
 @torch.no_grad()
-def gate(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
+def gate(model: ModelLike, task: Task, batch: Batch) -> xr.Dataset:
     """Compare a model with the baselines of its task on sequences that it may be judged by.
 
     The skills of vectors are their parts. Where there are none, all scored positions count as one, `all`. Positions
@@ -60,6 +60,7 @@ def gate(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
         `better`. Over skill: `learned`, better than every baseline, and `above_chance`, better than the constant guess;
         both False where no position tests the skill.
     """
+    model = resolve_model(model)
     compared = _compare_vectors(model, task, batch) if batch.has_vectors else _compare_tokens(model, task, batch)
     baselines, cells, tested = [CONSTANT, *task.references], {}, []
     for skill, mask, own, others in compared:

@@ -18,20 +18,21 @@ from mnemoscope.analyses.forward import check_task, read_logits_at, to_log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.numerics import difference_interval
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import ModelLike, Task, resolve_model
 from mnemoscope.core.task import monitoring_batch
 
 OUTCOMES = ("both", "first only", "second only", "neither")
 """The places at which both models, one of them, or neither is right."""
 
 
-def skill_scores(model: HookedModel, task: Task, batch: Batch, *, chunk: int | None = None) -> xr.Dataset:
+def skill_scores(model: ModelLike, task: Task, batch: Batch, *, chunk: int | None = None) -> xr.Dataset:
     """Accuracy and loss of a model where each skill is tested.
 
     Returns `accuracy` (share) and `loss` (nats) over skill; of vectors `loss` (squared error) over the parts of the
     answer. Of a task without skills all scored positions are one, `all`. `chunk` is as in `evaluate`. Raises InputError
     where the model does not fit the batch, or predicts NaN.
     """
+    model = resolve_model(model)
     if batch.has_vectors:
         found = evaluate(model, task, batch, references=())
         return found[["loss"]].mean("pos").rename(part="skill").assign_attrs(loss_unit=batch.loss_unit, n=len(batch))
@@ -41,7 +42,7 @@ def skill_scores(model: HookedModel, task: Task, batch: Batch, *, chunk: int | N
     return found[["accuracy", "loss"]].assign_attrs(loss_unit=batch.loss_unit, n=len(batch))
 
 
-def skill_trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset:
+def skill_trajectory(model: ModelLike, task: Task, *, seed: int) -> xr.Dataset:
     """Accuracy and loss of every skill of one checkpoint: what is followed along the training of any task.
 
     Prompts are those that the run was monitored on (`core.monitoring`), split `test`: all checkpoints see the same, so
@@ -55,6 +56,7 @@ def skill_trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset
     skill. Of a task without skills all scored positions are one, `all`. Of vectors `loss` and `loss_<part>` (squared
     error).
     """
+    model = resolve_model(model)
     batch = monitoring_batch(task, split="test", seed=seed)
     found = skill_scores(model, task, batch, chunk=CHUNK)
     whole = ALL if batch.has_vectors else None
@@ -67,7 +69,7 @@ def skill_trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset
     return xr.Dataset(scalars, attrs={"unit": unit, "n_sequences": len(batch)})
 
 
-def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
+def compare_predictions(one: ModelLike, other: ModelLike, task: Task, batch: Batch) -> xr.Dataset:
     """The answers of two models on the same sequences, wherever a skill is tested.
 
     The models may be of any architecture; the sequences are of tokens. Raises InputError where a model does not fit the
@@ -79,6 +81,7 @@ def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch:
         `share` of the places at which both are right, the first only, the second only, or neither; `same_guess` over
         skill.
     """
+    one, other = resolve_model(one), resolve_model(other)
     skills = task.skills(batch) or {ALL: batch.scored}
     where = torch.stack(list(skills.values())).any(0)
 

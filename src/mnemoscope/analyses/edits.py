@@ -46,7 +46,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.metrics import ACCURACY, LOGIT_DIFF, Metric, check_metric, is_correct
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, check_skills, skill_means
@@ -120,7 +120,7 @@ def edit_attrs(model: HookedModel, subspace: Subspace) -> dict[str, str]:
 
 
 def erase(
-    model: HookedModel, batch: Batch, subspace: Subspace, *, skills: Skills, n_random: int = 20, seed: int = 0
+    model: ModelLike, batch: Batch, subspace: Subspace, *, skills: Skills, n_random: int = 20, seed: int = 0
 ) -> xr.Dataset:
     """Skills with a latent erased at a site.
 
@@ -132,6 +132,7 @@ def erase(
         `accuracy` and `log_prob` (nats) over skill, the same with `clean_` before the name, and with `random_` and
         `shuffled_` over (draw, skill), (shuffle, skill).
     """
+    model = resolve_model(model)
     in_range("n_random", n_random, 1, math.inf)
     check_skills(batch, skills)
     x = activations(model, batch, subspace)
@@ -169,7 +170,7 @@ FOIL = Metric(name="foil", unit="share", function=foil_share, higher_is="worse")
 
 @torch.no_grad()
 def edit(
-    model: HookedModel,
+    model: ModelLike,
     pairs: PromptPairs,
     subspace: Subspace,
     *,
@@ -195,6 +196,7 @@ def edit(
         InputError: As for `erase`, or a metric measures no prediction, or steering is wanted of a latent that is a
             number or has other classes.
     """
+    model = resolve_model(model)
     in_range("n_random", n_random, 1, math.inf)
     for argument, given in (("edits", list(edits)), ("metrics", [metric.name for metric in metrics])):
         if not given or len(set(given)) < len(given):

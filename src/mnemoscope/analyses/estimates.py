@@ -52,7 +52,7 @@ from mnemoscope.core.batch import Inputs
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import ATTENTION, BY_NEURON, EMBEDDINGS, Edge, Kind, Site
 from mnemoscope.interventions.cells import AXES, Grid, grid
 from mnemoscope.interventions.gradients import (
@@ -83,7 +83,7 @@ AttentionMethod = Literal["linear", "recomputed"]
 
 
 def estimate(
-    model: HookedModel,
+    model: ModelLike,
     pairs: PromptPairs,
     *,
     kind: Kind,
@@ -102,6 +102,7 @@ def estimate(
     attention is to be recomputed for another kind. Returns what `patch` does; `value` is the metric of the unpatched
     run plus the estimate, so that `effects` applies.
     """
+    model = resolve_model(model)
     question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
     one_of("attention", attention, get_args(AttentionMethod))
     if attention == "recomputed" and kind not in ("q", "k"):
@@ -222,7 +223,7 @@ _OFFSETS: dict[Rule, float] = {"left": 0.0, "middle": 0.5, "right": 1.0}
 
 
 def attribute_edges(
-    model: HookedModel,
+    model: ModelLike,
     pairs: PromptPairs,
     *,
     chosen: Sequence[Edge] | None = None,
@@ -238,6 +239,7 @@ def attribute_edges(
     a gradient; those without one are refused. Returns what `patch_edges` does; `value` is the metric of the unpatched
     run plus the estimate.
     """
+    model = resolve_model(model)
     question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
     paths = {direction: [{START: float(direction == "noising")}] for direction in directions}
     found = _estimated(question, chosen_edges(model, chosen, embeddings=embeddings), paths)
@@ -245,7 +247,7 @@ def attribute_edges(
 
 
 def integrate_edges(
-    model: HookedModel,
+    model: ModelLike,
     pairs: PromptPairs,
     *,
     chosen: Sequence[Edge] | None = None,
@@ -268,6 +270,7 @@ def integrate_edges(
     Returns what `attribute_edges` does. For every edge and moved inputs also `unexplained` over (direction, metric,
     prompt): by how much the edges that leave the input miss the difference between the runs. Large: take more steps.
     """
+    model = resolve_model(model)
     one_of("rule", rule, get_args(Rule))
     one_of("along", along, get_args(Along))
     in_range("steps", steps, 1, float("inf"))

@@ -37,7 +37,7 @@ from mnemoscope.analyses.forward import check_fits, check_task, log_probs, predi
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import HookedModel, ModelLike, Task, resolve_model
 from mnemoscope.core.runtime import memoize
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import skill_means
@@ -58,7 +58,7 @@ Positions = Mapping[str, Mapping[str, Bool[Tensor, "batch pos"]]]
 
 
 def evaluate(
-    model: HookedModel,
+    model: ModelLike,
     task: Task | None,
     batch: Batch,
     *,
@@ -70,7 +70,7 @@ def evaluate(
     """Accuracy, loss and distances to the references of `task` on `batch`.
 
     Args:
-        model: Any hooked model whose vocabulary and context are large enough.
+        model: A run, a subject or any hooked model whose vocabulary and context are large enough.
         task: Knows references, subgroups and skills. None: there are no references, and all tokens of the model count.
         batch: Sampled or enumerated sequences. In an enumeration the weights decide the subgroup `all`; inside a
             subgroup that weighs nothing the sequences count alike.
@@ -96,6 +96,7 @@ def evaluate(
         InputError: The model is too small for the task, or predicts NaN; no position is scored; there is no such
             reference; or subgroups or skills are wanted without a task, or of vectors.
     """
+    model = resolve_model(model)
     if isinstance(by, str):
         batch.check_scored()
     names = [] if task is None else list(task.references if references is None else references)
@@ -227,7 +228,7 @@ class _Sums:
 
 
 def evaluate_splits(
-    model: HookedModel,
+    model: ModelLike,
     task: Task,
     *,
     splits: Sequence[str] = ("train", "test"),
@@ -240,6 +241,7 @@ def evaluate_splits(
     Without `n_samples` all sequences are enumerated, exactly. Otherwise as many are drawn from the seed's stream
     `evaluation`.
     """
+    model = resolve_model(model)
 
     def batch(split: str) -> Batch:
         if n_samples is None:

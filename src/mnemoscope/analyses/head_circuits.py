@@ -42,7 +42,7 @@ from mnemoscope.analyses.head_weights import (
 )
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.numerics import factored_eigenvalues, factored_singular_values, factored_svd, sign_score
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 
 CompositionKind = Literal["Q", "K", "V"]
@@ -51,7 +51,7 @@ COMPOSITION_KINDS: tuple[CompositionKind, ...] = ("Q", "K", "V")
 
 @torch.no_grad()
 def composition(
-    model: HookedModel, *, through: Sequence[CompositionKind] = COMPOSITION_KINDS, n_random: int = 500, seed: int = 0
+    model: ModelLike, *, through: Sequence[CompositionKind] = COMPOSITION_KINDS, n_random: int = 500, seed: int = 0
 ) -> xr.Dataset:
     """Composition scores of all pairs of heads in different layers, beside those of randomly turned matrices.
 
@@ -64,6 +64,7 @@ def composition(
         that are smaller, as (k + 1/2) / (n_random + 1). NaN where the reader is not in a later layer and where one
         of the matrices is zero.
     """
+    model = resolve_model(model)
     in_range("n_random", n_random, 2, float("inf"))
     for letter in through:
         one_of("an entry of through", letter, COMPOSITION_KINDS)
@@ -95,7 +96,7 @@ def composition(
 
 @torch.no_grad()
 def composed_circuit(
-    model: HookedModel,
+    model: ModelLike,
     *,
     writer: tuple[int, int],
     reader: tuple[int, int],
@@ -112,6 +113,7 @@ def composed_circuit(
     layer, or there are more than 4096 tokens. Returns the circuit over (query_token, key_token) in attention scores, or
     (source_token, logit) in logits; sigmas are left out.
     """
+    model = resolve_model(model)
     one_of("through", through, COMPOSITION_KINDS)
     for name, (layer, head) in (("writer", writer), ("reader", reader)):
         in_range(f"the layer of {name}", layer, 0, model.cfg.n_layers - 1)
@@ -176,7 +178,7 @@ BASES: tuple[Basis, ...] = ("token", "residual")
 
 @torch.no_grad()
 def spectra(
-    model: HookedModel,
+    model: ModelLike,
     *,
     basis: Basis = "token",
     centred: bool = True,
@@ -193,6 +195,7 @@ def spectra(
         modulus; the circuits have rank at most d_head. Over (circuit, layer, head): `sign_score`, NaN for a circuit
         that is zero.
     """
+    model = resolve_model(model)
     one_of("basis", basis, BASES)
     weights = effective_weights(model, layers)
     chosen = _tokens(weights, tokens) if basis == "token" else None
@@ -216,7 +219,7 @@ def spectra(
 
 @torch.no_grad()
 def singular_tokens(
-    model: HookedModel,
+    model: ModelLike,
     *,
     circuit: CircuitKind,
     layer: int,
@@ -236,6 +239,7 @@ def singular_tokens(
         left weight a raises a logit with right weight b by a * b * singular value. The sign that both sides share is
         such that the largest left weight is positive. Rows are centred, as in `spectra`.
     """
+    model = resolve_model(model)
     one_of("circuit", circuit, CIRCUIT_KINDS)
     in_range("layer", layer, 0, model.cfg.n_layers - 1)
     in_range("head", head, 0, model.cfg.n_heads - 1)
@@ -295,7 +299,7 @@ ALONG = ("logit", "source_token")
 
 @torch.no_grad()
 def copying(
-    model: HookedModel, *, tokens: Sequence[int] | None = None, layers: Sequence[int] | None = None
+    model: ModelLike, *, tokens: Sequence[int] | None = None, layers: Sequence[int] | None = None
 ) -> xr.Dataset:
     """The degree to which a head raises (or lowers) the logit of the token that it attends to.
 
@@ -308,6 +312,7 @@ def copying(
         largest, or the smallest: among all logits of that source token (`logit`: what attending to it does), or among
         all source tokens for that logit (`source_token`: what raises it). By chance 1 / n_tokens. Rows are centred.
     """
+    model = resolve_model(model)
     scores = spectra(model, tokens=tokens, layers=layers)
     weights = effective_weights(model, layers)
     chosen = chosen_indices("tokens", tokens, len(weights.W_E))
@@ -344,13 +349,14 @@ def _own_extremes(
 
 @torch.no_grad()
 def same_token_affinity(
-    model: HookedModel, *, tokens: Sequence[int] | None = None, layers: Sequence[int] | None = None
+    model: ModelLike, *, tokens: Sequence[int] | None = None, layers: Sequence[int] | None = None
 ) -> xr.DataArray:
     """Mean score that a query token gives to itself as a key, minus the mean over the other tokens.
 
     Over (layer, head), in attention scores. Raises InputError where the model is not supported, or fewer than two
     tokens are chosen.
     """
+    model = resolve_model(model)
     weights = effective_weights(model, layers)
     chosen = chosen_indices("tokens", tokens, len(weights.W_E))
     n = len(chosen)
@@ -368,9 +374,7 @@ def same_token_affinity(
 
 
 @torch.no_grad()
-def offset_affinity(
-    model: HookedModel, *, n_pos: int | None = None, layers: Sequence[int] | None = None
-) -> xr.DataArray:
+def offset_affinity(model: ModelLike, *, n_pos: int | None = None, layers: Sequence[int] | None = None) -> xr.DataArray:
     """Mean score that a position gives to the one `offset` places back, minus the mean over its other keys.
 
     The model has causal attention and adds positions to its residual stream. The first `n_pos` of them count (none: the
@@ -378,6 +382,7 @@ def offset_affinity(
     scores over (layer, head, offset), offsets from 0 to `n_pos` - 1. Means are over the queries that have such a key
     and another one: high offsets rest on few, n_pos - offset.
     """
+    model = resolve_model(model)
     weights = effective_weights(model, layers)
     if weights.W_pos is None or model.cfg.attention_dir != "causal":
         raise InputError("the model must have causal attention and positions that are added to the residual stream")

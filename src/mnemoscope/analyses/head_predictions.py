@@ -60,7 +60,7 @@ from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import removal
 from mnemoscope.core.metrics import kl_divergence
-from mnemoscope.core.protocols import HookedModel, has_linear_attention
+from mnemoscope.core.protocols import HookedModel, ModelLike, has_linear_attention, resolve_model
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.run import run_at
@@ -81,7 +81,7 @@ NEGLIGIBLE = 1e-5
 
 @torch.no_grad()
 def predict_patterns(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     normalisation: Normalisation = "linearised",
@@ -102,6 +102,7 @@ def predict_patterns(
     Raises:
         InputError: The model is not supported, or the batch is too short.
     """
+    model = resolve_model(model)
     one_of("normalisation", normalisation, NORMALISATIONS)
     weights = effective_weights(model, layers)
     if weights.W_pos is None:
@@ -136,7 +137,7 @@ def predict_patterns(
 
 @torch.no_grad()
 def predict_removal(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     reference: Batch | None = None,
@@ -157,6 +158,7 @@ def predict_removal(
     Raises:
         InputError: The model is not supported, nothing is scored, or batch and reference differ in length.
     """
+    model = resolve_model(model)
     one_of("normalisation", normalisation, NORMALISATIONS)
     for kind in kinds:
         one_of("an entry of kinds", kind, PREDICTED_REMOVALS)
@@ -334,7 +336,7 @@ def _change_sums(
     return fit_sums(change.expand_as(guess), guess, weight.to(actual)[None, :, None].expand_as(guess)).cpu()
 
 
-def read_circuits(model: HookedModel, batch: Batch, *, reference: Batch, seed: int = 0) -> dict[str, xr.Dataset]:
+def read_circuits(model: ModelLike, batch: Batch, *, reference: Batch, seed: int = 0) -> dict[str, xr.Dataset]:
     """All reads of the OV and QK circuits of a model with positional embeddings and a small vocabulary.
 
     LayerNorm is linearised at `batch`, on which the reads are also compared with what happens. `reference` is for mean
@@ -345,6 +347,7 @@ def read_circuits(model: HookedModel, batch: Batch, *, reference: Batch, seed: i
         offsets, singular values and eigenvalues. `patterns`, `removal`: how well the reads predict the attention and
         the effect of removing a head. `composition`, with several layers: over pairs of heads.
     """
+    model = resolve_model(model)
     summaries = [copying(model), spectra(model).drop_vars("sign_score")]
     affinities = {"same_token": same_token_affinity(model), "offset_affinity": offset_affinity(model)}
     heads = xr.merge([*summaries, xr.Dataset(affinities)], combine_attrs="drop_conflicts")

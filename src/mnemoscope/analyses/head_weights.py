@@ -35,7 +35,7 @@ from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.interventions.reading import pick_nothing, unembed_only
 
 _NOT_LINEAR = {
@@ -104,12 +104,13 @@ class EffectiveWeights:
 
 
 @torch.no_grad()
-def effective_weights(model: HookedModel, layers: Sequence[int] | None = None) -> EffectiveWeights:
+def effective_weights(model: ModelLike, layers: Sequence[int] | None = None) -> EffectiveWeights:
     """The folded weights of a model, whose own weights stay as they are.
 
     Raises InputError where attention scores and logits are no products of weight matrices (up to sigma), a weight is
     not finite, or there is no such layer.
     """
+    model = resolve_model(model)
     _check_supported(model.cfg)
     chosen = tuple(chosen_indices("layers", layers, model.cfg.n_layers))
     weights: Any = model
@@ -279,7 +280,7 @@ _Sources = dict[str, tuple[list[int], Float[Tensor, "source d_model"]]]
 
 @torch.no_grad()
 def qk_circuits(
-    model: HookedModel,
+    model: ModelLike,
     *,
     normalisation: Frozen = "folded",
     at: Batch | None = None,
@@ -299,6 +300,7 @@ def qk_circuits(
     them, (query_token or query_pos, key_token or key_pos), in attention scores: divided by attn_scale, before the
     softmax. `sigma` (layer) is what both sides were divided by. In a rotary model token_token is at one position.
     """
+    model = resolve_model(model)
     weights = effective_weights(model, layers)
     sources = _sources(weights, model, parts, tokens, positions)
     n_heads = weights.W_Q.shape[0] * weights.W_Q.shape[1]
@@ -325,7 +327,7 @@ def qk_circuits(
 
 @torch.no_grad()
 def ov_circuits(
-    model: HookedModel,
+    model: ModelLike,
     *,
     normalisation: Frozen = "folded",
     at: Batch | None = None,
@@ -343,6 +345,7 @@ def ov_circuits(
     (layer, head, logit): b_V through W_O and W_U. In logits, up to a constant that all logits of a source may share.
     `sigma` (layer) is what the source was divided by (the bias is not), attribute `sigma_final` what everything was.
     """
+    model = resolve_model(model)
     weights = effective_weights(model, layers)
     sources = _sources(weights, model, parts, tokens, positions)
     outputs = chosen_indices("logits", logits, weights.W_U.shape[1])

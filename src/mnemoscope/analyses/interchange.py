@@ -47,7 +47,7 @@ from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import Patch
 from mnemoscope.core.metrics import kl_divergence
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.engine.budget import LOG_PROBS, n_rows_at_once, output_width
@@ -149,7 +149,7 @@ PlaceSets = Mapping[str, Sequence[Site | SubspacePlace]]
 
 
 def interchange_accuracy(
-    model: HookedModel,
+    model: ModelLike,
     causal: CausalModel,
     pairs: PromptPairs,
     *,
@@ -163,7 +163,7 @@ def interchange_accuracy(
     A site at a latent that holds one position per sequence is read in the source where the latent lies there.
 
     Args:
-        model: Any hooked model; hooks that are on it stay and act.
+        model: A run, a subject or any hooked model; hooks that are on it stay and act.
         causal: The causal model.
         pairs: `clean` are the bases, `corrupted` the sources (`random_pairs`).
         places: Name to the sites or subspaces that are exchanged together; none: each head and each MLP.
@@ -180,6 +180,7 @@ def interchange_accuracy(
         InputError: The model is too small for the sequences, a site does not exist, there is no such variable, the
             causal model does not fit the sequences, there are too few answers for arbitrary ones, or logits hold NaN.
     """
+    model = resolve_model(model)
     places = heads_and_mlps(model) if places is None else places
     if not places or not all(places.values()):
         raise InputError("places must name at least one set of sites, and none may be empty; see heads_and_mlps(model)")

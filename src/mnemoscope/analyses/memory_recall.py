@@ -38,7 +38,7 @@ from torch import Tensor
 from mnemoscope.analyses.head_weights import chosen_indices, effective_weights
 from mnemoscope.analyses.neurons import keys_before_norm, mlp_block
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import ParamSite
 
@@ -245,13 +245,14 @@ def _counts(weights: Float[Tensor, " association"] | None, n: int) -> Float[Tens
 
 
 @torch.no_grad()
-def weight(model: HookedModel, site: ParamSite) -> Float[Tensor, "d_in d_out"]:
+def weight(model: ModelLike, site: ParamSite) -> Float[Tensor, "d_in d_out"]:
     """One weight matrix of a model, LayerNorm folded into those that read.
 
     A `site` with a head gives the matrix of that head. W_in and W_out lead to and from the neurons, W_Q, W_K and W_V to
     the inside of the head, W_O from there. Attention scores and logits must be products of weight matrices. Raises
     InputError where the model is not supported, or the site is a bias, names no head, does not exist or is not finite.
     """
+    model = resolve_model(model)
     if not site.is_matrix:
         raise InputError(f"site must be a matrix, not a bias; got {site}; name one of the W_ weights")
     if site.name in ("W_in", "W_out"):
@@ -268,12 +269,13 @@ def weight(model: HookedModel, site: ParamSite) -> Float[Tensor, "d_in d_out"]:
 
 
 @torch.no_grad()
-def product(model: HookedModel, name: Product, *, layer: int, head: int | None = None) -> Float[Tensor, "d_in d_out"]:
+def product(model: ModelLike, name: Product, *, layer: int, head: int | None = None) -> Float[Tensor, "d_in d_out"]:
     """A product of two weight matrices, from the residual stream to the residual stream.
 
     `QK` is W_Q W_K^T / attn_scale, from the query's side to the key's, in attention scores. `OV` is W_V W_O. `MLP` is
     W_in W_out, as if the activation function were the identity. Errors are those of `weight`.
     """
+    model = resolve_model(model)
     one_of("name", name, get_args(Product))
     if name == "MLP":
         if head is not None:
@@ -288,12 +290,13 @@ def product(model: HookedModel, name: Product, *, layer: int, head: int | None =
 
 @torch.no_grad()
 def embeddings(
-    model: HookedModel, name: Embedding, chosen: Sequence[int] | None = None
+    model: ModelLike, name: Embedding, chosen: Sequence[int] | None = None
 ) -> Float[Tensor, "chosen d_model"]:
     """Embeddings of tokens (`W_E`) or positions (`W_pos`), or the directions that logits read (`W_U`), as rows.
 
     Without `chosen` all of them. Raises InputError as `weight`, and where an index is out of range.
     """
+    model = resolve_model(model)
     one_of("name", name, get_args(Embedding))
     matrix = weight(model, ParamSite(name=name))
     rows = matrix.T if name == "W_U" else matrix

@@ -54,7 +54,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import Removal
 from mnemoscope.core.numerics import quantise
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import Skills
 
@@ -282,7 +282,7 @@ WITHOUT_LATENT = ("none", "constant", "silent")
 
 
 def read_neurons(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     skills: Skills,
@@ -303,6 +303,7 @@ def read_neurons(
         `roles` over (role, skill): how many neurons each role has (`size`) and the skills without them, every role
         that a latent of the batch could give, NaN where no neuron has it. `agreement`, `shares`: as their modules.
     """
+    model = resolve_model(model)
     activity = neuron_activity(model, inputs, layer=layer)
     values, information = neuron_values(model, layer=layer), selectivity(activity, seed=seed)
     one = {"skills": skills, "reference": reference, "layer": layer, "seed": seed}

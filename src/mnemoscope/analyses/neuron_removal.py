@@ -47,7 +47,7 @@ from mnemoscope.analyses.neurons import mlp_block
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
-from mnemoscope.core.protocols import HookedModel, evaluation_mode
+from mnemoscope.core.protocols import HookedModel, ModelLike, evaluation_mode, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import SkillPlaces, Skills, random_halves, skill_places
@@ -198,7 +198,7 @@ def measurable(ends: RemovalScores, places: SkillPlaces) -> Bool[Tensor, "skill 
 
 
 def neuron_effects(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     skills: Skills,
@@ -228,6 +228,7 @@ def neuron_effects(
         InputError: The model has no such neurons or is too small for the batch, the reference has another length,
             another kind, a skill is tested nowhere, or the logits hold NaN.
     """
+    model = resolve_model(model)
     n = mlp_block(model, layer).mlp.W_out.shape[0]
     groups = {str(neuron): [neuron] for neuron in range(n)} | {"layer": list(range(n))}
     result = group_effects(
@@ -240,7 +241,7 @@ def neuron_effects(
 
 
 def group_effects(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     groups: Mapping[str, Sequence[int]],
     *,
@@ -258,6 +259,7 @@ def group_effects(
     Returns:
         As `neuron_effects` without `layer_...`, with dimension `group` in place of `neuron`, and `size` over group.
     """
+    model = resolve_model(model)
     if not groups:
         raise InputError("groups must name at least one group of neurons; got none")
     if not kinds:
@@ -299,7 +301,7 @@ PARTS = ("kept", "removed")
 
 
 def neuron_shares(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     skills: Skills,
@@ -324,6 +326,7 @@ def neuron_shares(
     Raises:
         InputError: As `neuron_effects`; or a k is out of range, or a half lacks a skill.
     """
+    model = resolve_model(model)
     n = mlp_block(model, layer).mlp.W_out.shape[0]
     ks = [*dict.fromkeys([0, *(2**i for i in range(n.bit_length())), n])] if ks is None else list(ks)
     for k in ks:

@@ -48,7 +48,7 @@ from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.metrics import Metric, metrics_for
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import EMBEDDINGS, LOGITS, Edge, Kind, edge_coordinates
 from mnemoscope.engine.budget import default_max_bytes
 from mnemoscope.interventions.cells import SweepMethod, grid, sweep
@@ -82,7 +82,7 @@ MIN_DIFFERENCE = 1e-3
 
 
 def patch(
-    model: HookedModel,
+    model: ModelLike,
     pairs: PromptPairs,
     *,
     kind: Kind,
@@ -97,7 +97,7 @@ def patch(
     """Patch an activation cell by cell.
 
     Args:
-        model: Any hooked model; hooks that are on it stay and act.
+        model: A run, a subject or any hooked model; hooks that are on it stay and act.
         pairs: Clean and corrupted prompts; metrics read at their scored positions.
         kind: The activation. `resid_pre`, `resid_mid`, `resid_post`, `attn_out`, `mlp_out`: axes layer, pos; `q`, `k`,
             `v`, `z`, `result` (the same as `z`, from which it follows): layer, pos, head; `pattern`, `scores`: layer,
@@ -121,6 +121,7 @@ def patch(
         InputError: The kind has no such axis, a metric measures no prediction, the budget is too small, the model is
             too small or has no such activation, or its logits hold NaN.
     """
+    model = resolve_model(model)
     question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
     cells = grid(model, kind, over, n_pos=question.n_pos, only=only)
     swept = sweep(question, cells, method=method)
@@ -235,7 +236,7 @@ Between = Literal["nothing", "mlps"]
 
 
 def patch_edges(
-    model: HookedModel,
+    model: ModelLike,
     pairs: PromptPairs,
     *,
     chosen: Sequence[Edge] | None = None,
@@ -267,6 +268,7 @@ def patch_edges(
         InputError: The model has no such edge or no edges that can be told apart, a metric measures no prediction, or
             the budget is too small.
     """
+    model = resolve_model(model)
     one_of("effect", effect, get_args(Effect))
     one_of("between", between, get_args(Between))
     one_of("method", method, get_args(SweepMethod))
@@ -304,7 +306,7 @@ def label_edge_sweep(
 
 
 def patch_paths(
-    model: HookedModel,
+    model: ModelLike,
     pairs: PromptPairs,
     paths: Mapping[str, Sequence[Edge]],
     *,
@@ -322,6 +324,7 @@ def patch_paths(
 
     Returns what `patch_edges` does, along `path`.
     """
+    model = resolve_model(model)
     if not paths:
         raise InputError("paths must name at least one; got none")
     for name, path in paths.items():

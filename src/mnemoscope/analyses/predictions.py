@@ -24,7 +24,7 @@ from mnemoscope.analyses.forward import log_probs, to_log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import ModelLike, Task, resolve_model
 from mnemoscope.core.skills import Skills, check_skills
 
 UNKNOWN = -1
@@ -32,7 +32,7 @@ UNKNOWN = -1
 
 
 def predict(
-    model: HookedModel,
+    model: ModelLike,
     task: Task,
     batch: Batch,
     *,
@@ -55,6 +55,7 @@ def predict(
         InputError: The batch holds several sequences, `n` is out of range, the task has no such reference, or the
             model is too small.
     """
+    model = resolve_model(model)
     if len(batch) != 1:
         raise InputError(f"predictions are of one sequence at a time; got {len(batch)}")
     in_range("the number of guesses", n, 1, task.d_vocab)

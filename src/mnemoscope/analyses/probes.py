@@ -43,7 +43,7 @@ from torch import Tensor
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import ATTENTION, BY_HEAD, Site
 from mnemoscope.engine.budget import MAX_BYTES, float_bytes
@@ -253,7 +253,7 @@ def probe_directions(probe: Pipeline) -> Float[Tensor, "direction width"]:
 
 
 def probe(
-    model: HookedModel,
+    model: ModelLike,
     fit: Batch,
     latent: str,
     *,
@@ -261,7 +261,7 @@ def probe(
     test: Batch | None = None,
     where: str | None = None,
     pooled: bool = False,
-    controls: Mapping[str, HookedModel] | None = None,
+    controls: Mapping[str, ModelLike] | None = None,
     n_shuffles: int = 10,
     penalty: float = PENALTY,
     seed: int = 0,
@@ -269,7 +269,7 @@ def probe(
     """Probes for a latent at sites, one for every position or one for all.
 
     Args:
-        model: Any hooked model; one recorded forward pass serves all sites.
+        model: A run, a subject or any hooked model; one recorded forward pass serves all sites.
         fit: Sequences to fit on. Every one counts alike, whatever its weight.
         latent: Its name: one value per sequence or per position, `y[2]` for a column, `token` or `target`. Boolean and
             whole values are classes, floating ones numbers. Values of your own: `with_latent`.
@@ -294,10 +294,11 @@ def probe(
         InputError: A site or latent is not to be probed, fit and test share a sequence, a latent or activation is NaN,
             or a model does not fit.
     """
+    model = resolve_model(model)
     in_range("n_shuffles", n_shuffles, 1, math.inf)
     if not sites or len(set(sites)) < len(sites):
         raise InputError(f"sites must name at least one, each once; got {', '.join(map(str, sites)) or 'none'}")
-    models = [model, *(controls or {}).values()]
+    models = [model, *map(resolve_model, (controls or {}).values())]
     sides = split_sequences(fit, seed=seed) if test is None else (fit, test)
     check_disjoint(*sides)
     for one, side in product(models, sides):

@@ -17,7 +17,7 @@ import xarray as xr
 from mnemoscope.analyses.ablation import REPLACEMENTS, AblationTargets, Removal, ablate, heads_and_mlps
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import HookedModel, ModelLike, Task, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, random_halves
@@ -52,7 +52,7 @@ def role_prompts(task: Task, *, n: int, split: str, seed: int) -> tuple[Batch, B
 
 
 def choose_roles(
-    model: HookedModel, selection: Batch, *, skills: Skills, reference: Batch, skill: str | None = None
+    model: ModelLike, selection: Batch, *, skills: Skills, reference: Batch, skill: str | None = None
 ) -> dict[str, str]:
     """Names for the components that mean the same thing in every seed.
 
@@ -66,6 +66,7 @@ def choose_roles(
 
     Returns component (`L0H1`) to role: heads from the most to the least needed, then MLPs.
     """
+    model = resolve_model(model)
     result = ablate(model, selection, skills=skills, reference=reference, kinds=("mean",)).sel(kind="mean")
     skill = result.skill.values[0] if skill is None else skill
     one_of("skill", skill, result.skill.values.tolist())
@@ -78,7 +79,7 @@ def choose_roles(
 
 
 def ablate_by_role(
-    model: HookedModel,
+    model: ModelLike,
     task: Task,
     *,
     choose: Choose = components_by_role,
@@ -102,6 +103,7 @@ def ablate_by_role(
     Raises:
         InputError: The task has no such skill, or the model is too small for it.
     """
+    model = resolve_model(model)
     selection, test, reference = role_prompts(task, n=n, split=split, seed=seed)
     named = choose_roles(model, selection, skills=task.skills(selection), reference=reference, skill=skill)
     targets = choose(model, named, test.inputs.shape[1])

@@ -53,7 +53,7 @@ from mnemoscope.analyses.games import (
 from mnemoscope.analyses.neuron_removal import MIN_CARRIED, N_ERRORS
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import SkillPlaces, Skills, skill_places
 
@@ -129,7 +129,7 @@ MIN_SAMPLES = 8
 
 
 def shapley(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     skills: Skills,
@@ -145,7 +145,7 @@ def shapley(
     """Shapley values and pairwise interactions of components by skill.
 
     Args:
-        model: Any hooked model whose vocabulary and context are large enough.
+        model: A run, a subject or any hooked model whose vocabulary and context are large enough.
         batch: Sequences that test the skills; its weights, if it has them, count within a skill.
         skills: For each skill the positions whose answer it alone gives (`task.skills(batch)`).
         reference: Sequences that means and resampled activations come from; as long as those of `batch`.
@@ -173,6 +173,7 @@ def shapley(
             model is too small for the batch, a skill is tested nowhere, the reference has another length,
             `max_bytes` does not suffice, or the logits hold NaN.
     """
+    model = resolve_model(model)
     players = heads_and_mlps(model) if targets is None else targets
     _check(players, kinds, n_samples)
     check_fits(model, batch)

@@ -40,7 +40,7 @@ from mnemoscope.analyses.probes import (
 )
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 
@@ -86,7 +86,7 @@ class Subspace:
 
 
 def subspace(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     latent: str,
     *,
@@ -104,6 +104,7 @@ def subspace(
     `n_shuffles`. Raises InputError where a site or latent is not to be probed, the latent takes a single value, or the
     activations do not vary with it at all.
     """
+    model = resolve_model(model)
     one_of("method", method, SUBSPACE_METHODS)
     in_range("n_shuffles", n_shuffles, 1, math.inf)
     check_fits(model, batch)

@@ -38,7 +38,7 @@ from mnemoscope.analyses.predictions import (
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import ParamSite
 from mnemoscope.engine.budget import split_rows_into_passes
 from mnemoscope.interventions.reading import logits_at
@@ -53,7 +53,7 @@ Weights = Mapping[str, Sequence[ParamSite]]
 
 @torch.no_grad()
 def truncate(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     weights: Weights,
@@ -64,7 +64,7 @@ def truncate(
     """Predictions with weights cut at one rank after the other; one decomposition per weight, and no copy of the model.
 
     Args:
-        model: Any hooked model with TransformerLens's parameters; it is left as found, also after an exception.
+        model: A run, a subject or any hooked model with TransformerLens's parameters; it is left as found, also after an exception.
         batch: Sequences.
         weights: What is cut; `last_mlp`, or any choice.
         targets: The tokens whose probability is followed (`skill_targets` has those of skills).
@@ -80,6 +80,7 @@ def truncate(
     Raises:
         InputError: The model is too small for the batch or has no such weight, or an argument is not as described.
     """
+    model = resolve_model(model)
     check_fits(model, batch)
     check_targets(batch, targets)
     for part in parts:
@@ -112,8 +113,9 @@ def truncate(
     )
 
 
-def last_mlp(model: HookedModel) -> dict[str, tuple[ParamSite, ...]]:
+def last_mlp(model: ModelLike) -> dict[str, tuple[ParamSite, ...]]:
     """W_in and W_out of the last layer's MLP, each by itself and both together; InputError if the model has none."""
+    model = resolve_model(model)
     if model.cfg.attn_only:
         raise InputError("the model has no MLP; name the weights to cut, such as L0H0 W_O")
     sites = [ParamSite(name=name, layer=model.cfg.n_layers - 1) for name in ("W_in", "W_out")]

@@ -35,6 +35,10 @@ class Subject:
     progress: xr.Dataset | None = None
     trajectory: xr.Dataset | None = None
 
+    def hooked(self) -> HookedModel:
+        """The model, as `Run.hooked` gives that of a run."""
+        return self.model
+
 
 ControlMaker = Callable[[int], dict[str, Subject]]
 

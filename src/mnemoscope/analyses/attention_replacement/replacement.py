@@ -42,13 +42,13 @@ from mnemoscope.analyses.attention_replacement.losses import (
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.patterns import TOLERANCE as ROUNDING
 from mnemoscope.core.patterns import Mechanism, check_names, unspecified_queries
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import Skills
 
 
 def replace_heads(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     assigned: Assignment,
     *,
@@ -67,6 +67,7 @@ def replace_heads(
     Raises:
         InputError: A head does not exist, a pattern could not be attention, or a skill is tested nowhere.
     """
+    model = resolve_model(model)
     return replace_together(loss_meter(model, batch, skills, tolerance=tolerance), assigned)
 
 
@@ -80,7 +81,7 @@ def replace_together(at: LossMeter, assigned: Assignment) -> xr.Dataset:
 
 
 def replace_each(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     mechanisms: Sequence[Mechanism],
     *,
@@ -105,6 +106,7 @@ def replace_each(
         InputError: There is no mechanism, two share a name, a pattern could not be attention, or a skill is tested
             nowhere.
     """
+    model = resolve_model(model)
     check_names(mechanisms)
     at = loss_meter(model, batch, skills, tolerance=tolerance, reference=reference, seed=seed)
     rows = []
