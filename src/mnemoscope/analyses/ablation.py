@@ -24,7 +24,7 @@ from torch import Tensor
 from mnemoscope.analyses.forward import answer_scores, check_fits, read_logits_at, skill_losses
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Intervention, Removal, removal
+from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Intervention, RemovalKind, make_removal
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import ATTENTION, Kind, Position, Site
 from mnemoscope.core.skills import Skills, skill_means
@@ -43,7 +43,7 @@ def ablate(
     skills: Skills,
     reference: Batch,
     targets: Mapping[str, Sequence[Site]] | None = None,
-    kinds: Sequence[Removal] = REPLACEMENTS,
+    kinds: Sequence[RemovalKind] = REPLACEMENTS,
     within: str | None = None,
     max_bytes: int | None = None,
     seed: int = 0,
@@ -102,7 +102,7 @@ def ablate(
     clean = measured([])
     cells = []
     for kind in kinds:
-        removed = ([removal(kind, site, source, within) for site in sites] for sites in targets.values())
+        removed = ([make_removal(kind, site, source, within) for site in sites] for sites in targets.values())
         cells += [_skill_means(measured(interventions), clean) for interventions in removed]
     dims, names = ("kind", "component", "skill"), list(next(iter(clean.values())))
     shape = (len(kinds), len(targets), len(names))

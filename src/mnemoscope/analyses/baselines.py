@@ -19,7 +19,7 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.evaluation import ALL
+from mnemoscope.analyses.evaluation import ALL_SEQUENCES
 from mnemoscope.analyses.forward import log_probs, predicted_vectors
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
@@ -149,7 +149,7 @@ def _compare_tokens(model: HookedModel, task: Task, batch: Batch) -> Iterator[Co
     own = _answer_scores(log_probs(model, task, batch, where=batch.scored), batch)
     exact = {name: task.reference(batch, name).double().clamp_min(1e-300).log() for name in task.references}
     others = {name: _answer_scores(values, batch) for name, values in exact.items()}
-    for skill, mask in (task.skills(batch) or {ALL: batch.scored}).items():
+    for skill, mask in (task.skills(batch) or {ALL_SEQUENCES: batch.scored}).items():
         counts = torch.bincount(batch.targets[mask], minlength=int(batch.targets.max()) + 1).double()
         log_share = (counts / counts.sum()).clamp_min(1e-300).log()
         guess = {
@@ -164,7 +164,7 @@ def _compare_vectors(model: HookedModel, task: Task, batch: Batch) -> Iterator[C
     mean = batch.targets[batch.scored].mean(0).expand_as(batch.targets)
     exact = {name: task.reference(batch, name) for name in task.references}
     own = predicted_vectors(model, batch)
-    for skill, part in (batch.parts or {ALL: slice(None)}).items():
+    for skill, part in (batch.parts or {ALL_SEQUENCES: slice(None)}).items():
 
         def gain(values: Float[Tensor, "batch pos d_output"], part: slice = part) -> Scores:
             return {"gain": -metrics.loss(values[..., part].double(), batch.targets[..., part])}

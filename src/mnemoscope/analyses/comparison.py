@@ -13,7 +13,7 @@ import xarray as xr
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.evaluation import ALL, evaluate
+from mnemoscope.analyses.evaluation import ALL_SEQUENCES, evaluate
 from mnemoscope.analyses.forward import check_task, read_logits_at, to_log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
@@ -37,7 +37,12 @@ def skill_scores(model: ModelLike, task: Task, batch: Batch, *, chunk: int | Non
         found = evaluate(model, task, batch, references=())
         return found[["loss"]].mean("pos").rename(part="skill").assign_attrs(loss_unit=batch.loss_unit, n=len(batch))
     found = evaluate(
-        model, task, batch, by={"skill": task.skills(batch) or {ALL: batch.scored}}, references=(), chunk=chunk
+        model,
+        task,
+        batch,
+        by={"skill": task.skills(batch) or {ALL_SEQUENCES: batch.scored}},
+        references=(),
+        chunk=chunk,
     )
     return found[["accuracy", "loss"]].assign_attrs(loss_unit=batch.loss_unit, n=len(batch))
 
@@ -59,7 +64,7 @@ def skill_trajectory(model: ModelLike, task: Task, *, seed: int) -> xr.Dataset:
     model = resolve_model(model)
     batch = monitoring_batch(task, split="test", seed=seed)
     found = skill_scores(model, task, batch, chunk=CHUNK)
-    whole = ALL if batch.has_vectors else None
+    whole = ALL_SEQUENCES if batch.has_vectors else None
     scalars = {
         f"{name}_{skill}" if skill != whole else str(name): float(values.sel(skill=skill))
         for name, values in found.data_vars.items()
@@ -82,7 +87,7 @@ def compare_predictions(one: ModelLike, other: ModelLike, task: Task, batch: Bat
         skill.
     """
     one, other = resolve_model(one), resolve_model(other)
-    skills = task.skills(batch) or {ALL: batch.scored}
+    skills = task.skills(batch) or {ALL_SEQUENCES: batch.scored}
     where = torch.stack(list(skills.values())).any(0)
 
     def answers(logits: Float[Tensor, "place d_vocab"], targets: Int[Tensor, " place"]) -> dict[str, Tensor]:
@@ -125,7 +130,7 @@ def compare_predictions(one: ModelLike, other: ModelLike, task: Task, batch: Bat
     )
 
 
-def difference(one: xr.DataArray, other: xr.DataArray) -> xr.DataArray:
+def paired_difference(one: xr.DataArray, other: xr.DataArray) -> xr.DataArray:
     """Mean difference over seeds, `other` minus `one`, as `core.statistics.difference_interval` gives it.
 
     Both are over seed and other dimensions. Labels that only one of the two has are there in the result, with NaN.

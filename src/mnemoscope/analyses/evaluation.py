@@ -45,7 +45,7 @@ from mnemoscope.engine.budget import LOG_PROBS, split_into_passes
 from mnemoscope.interventions.reading import logits_by_engine
 from mnemoscope.models.subjects import Subject
 
-ALL = "all"
+ALL_SEQUENCES = "all"
 """The subgroup of all sequences, each with its weight under the task; the skill of all scored positions."""
 SKILL_CHUNK = 128
 """Sequences whose predictions, and those of the references, are held at a time."""
@@ -112,7 +112,7 @@ def evaluate(
     if task is None:
         raise InputError(f"a task is needed to evaluate by {by}; give one, or sets of positions as `by`")
     if by == "skill":
-        skills = {"skill": {ALL: batch.scored, **task.skills(batch)}}
+        skills = {"skill": {ALL_SEQUENCES: batch.scored, **task.skills(batch)}}
         return _evaluate_by_positions(model, task, batch, names, skills, chunk or SKILL_CHUNK).assign_attrs(
             task=repr(task)
         )
@@ -127,7 +127,7 @@ def _evaluate_by_subgroup(
     size: int,
     exact: Mapping[str, Float[Tensor, "batch pos d_vocab"]],
 ) -> xr.Dataset:
-    groups = {ALL: torch.ones(len(batch), dtype=torch.bool), **task.subgroups(batch)}
+    groups = {ALL_SEQUENCES: torch.ones(len(batch), dtype=torch.bool), **task.subgroups(batch)}
     positions = batch.scored.any(0).nonzero()[:, 0]
     weights = torch.stack([_row_weights(batch, rows) for rows in groups.values()])
     sums = _Sums()
@@ -175,7 +175,7 @@ def _evaluate_by_part(model: HookedModel, task: Task | None, batch: Batch, names
     positions = batch.scored.any(0).nonzero()[:, 0]
     weights = torch.ones(len(batch)) if batch.weights is None else batch.weights
     shares = (weights.to(outputs)[:, None] * batch.scored)[:, positions]
-    slices = {ALL: slice(None), **batch.parts}
+    slices = {ALL_SEQUENCES: slice(None), **batch.parts}
 
     def errors(one: Tensor, other: Tensor) -> list[list[float]]:
         each = [metrics.squared_error(one[..., part], other[..., part])[:, positions] for part in slices.values()]
@@ -280,19 +280,19 @@ def lowest_skill_accuracy(subject: Subject, skills: Sequence[str] | None = None)
 
 
 @lru_cache(maxsize=4)
-def subgroup_sequences(task: Task, *, split: str = "test", subgroup: str = ALL) -> Batch:
+def subgroup_sequences(task: Task, *, split: str = "test", subgroup: str = ALL_SEQUENCES) -> Batch:
     """All sequences of a subgroup over the mappings of a split, kept for the next time.
 
     Raises InputError where the task has no such subgroup, or cannot enumerate its sequences.
     """
     batch = every_sequence(task, split)
     groups = task.subgroups(batch)
-    one_of("subgroup", subgroup, (ALL, *groups))
-    return batch if subgroup == ALL else batch.select(groups[subgroup])
+    one_of("subgroup", subgroup, (ALL_SEQUENCES, *groups))
+    return batch if subgroup == ALL_SEQUENCES else batch.select(groups[subgroup])
 
 
 @memoize
-def evaluate_subject(subject: Subject, *, split: str = "test", subgroup: str = ALL) -> xr.Dataset:
+def evaluate_subject(subject: Subject, *, split: str = "test", subgroup: str = ALL_SEQUENCES) -> xr.Dataset:
     """The result of `evaluate` for a model on `sequences`."""
     task = subject.task
     batch = subgroup_sequences(task, split=split, subgroup=subgroup)
@@ -306,7 +306,7 @@ def _exact(task: Task, split: str, subgroup: str) -> Mapping[str, Tensor]:
     return {name: task.reference(batch, name) for name in task.references}
 
 
-def mean_loss(evaluation: xr.Dataset, subgroup: str = ALL) -> float:
+def mean_loss(evaluation: xr.Dataset, subgroup: str = ALL_SEQUENCES) -> float:
     """Loss of a subgroup in nats, the mean over the scored positions."""
     return float(evaluation.loss.sel(subgroup=subgroup).mean("pos"))
 

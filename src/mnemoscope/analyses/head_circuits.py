@@ -37,7 +37,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.head_weights import (
     EffectiveWeights,
-    chosen_indices,
+    check_indices,
     effective_weights,
 )
 from mnemoscope.core.errors import InputError, in_range, one_of
@@ -121,7 +121,7 @@ def composed_circuit(
     if reader[0] <= writer[0]:
         raise InputError(f"reader must be in a later layer than the writer's, {writer[0]}; got {reader[0]}")
     weights = effective_weights(model, [writer[0], reader[0]])
-    chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+    chosen = check_indices("tokens", tokens, len(weights.W_E))
     in_range("the number of tokens", len(chosen), 1, 4096)
     token, (early, late) = weights.W_E[chosen], ((0, writer[1]), (1, reader[1]))
     moved = token @ weights.W_V[early] @ weights.W_O[early]
@@ -281,7 +281,7 @@ def _tokens(weights: EffectiveWeights, tokens: Sequence[int] | None) -> list[int
     if d_in != d_out:
         given = f"it has {d_in} and {d_out} tokens; use spectra(basis='residual') or ov_circuits"
         raise InputError(f"the model must have one vocabulary for input and output; {given}")
-    return chosen_indices("tokens", tokens, d_in)
+    return check_indices("tokens", tokens, d_in)
 
 
 def _attrs(weights: EffectiveWeights, tokens: Sequence[int] | None, centred: bool) -> dict[str, str | int]:
@@ -315,7 +315,7 @@ def copying(
     model = resolve_model(model)
     scores = spectra(model, tokens=tokens, layers=layers)
     weights = effective_weights(model, layers)
-    chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+    chosen = check_indices("tokens", tokens, len(weights.W_E))
     factored = (circuit_factors(weights, "OV", index, chosen, centred=True) for index in range(len(weights.layers)))
     own = torch.stack([_own_extremes(left, right) for left, right in factored])
     return xr.Dataset(
@@ -358,7 +358,7 @@ def same_token_affinity(
     """
     model = resolve_model(model)
     weights = effective_weights(model, layers)
-    chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+    chosen = check_indices("tokens", tokens, len(weights.W_E))
     n = len(chosen)
     if n < 2:
         raise InputError(f"tokens must name at least two, to be compared; got {chosen}")

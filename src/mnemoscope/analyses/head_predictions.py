@@ -58,7 +58,7 @@ from mnemoscope.analyses.head_weights import (
 from mnemoscope.analyses.residual import split_sequences_by_memory
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.intervention import removal
+from mnemoscope.core.intervention import make_removal
 from mnemoscope.core.metrics import kl_divergence
 from mnemoscope.core.protocols import HookedModel, ModelLike, has_linear_attention, resolve_model
 from mnemoscope.core.site import Site
@@ -189,7 +189,9 @@ def predict_removal(
         reads, sigmas = _reads(model, weights, chunk, frozen)
         for (number, kind), (index, layer), head in product(enumerate(kinds), enumerate(weights.layers), heads):
             site = Site(kind="z", layer=layer, head=head)
-            actual = run_at(model, chunk, [removal(kind, site, source)], where, recordings=recordings).double() - clean
+            actual = (
+                run_at(model, chunk, [make_removal(kind, site, source)], where, recordings=recordings).double() - clean
+            )
             lost = (reads - means if kind == "mean" else reads)[:, index, :, :, head][:, where]
             read = lost @ (weights.W_O[index, head] @ weights.W_U) / sigmas.final.expand(where.shape)[where][:, None]
             totals[:, number, index, head] += _change_sums(actual, -read, weight)

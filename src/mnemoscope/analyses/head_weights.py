@@ -112,7 +112,7 @@ def effective_weights(model: ModelLike, layers: Sequence[int] | None = None) -> 
     """
     model = resolve_model(model)
     _check_supported(model.cfg)
-    chosen = tuple(chosen_indices("layers", layers, model.cfg.n_layers))
+    chosen = tuple(check_indices("layers", layers, model.cfg.n_layers))
     weights: Any = model
     kind = model.cfg.normalization_type
     centred = kind in ("LN", "LNPre")
@@ -134,7 +134,7 @@ def effective_weights(model: ModelLike, layers: Sequence[int] | None = None) -> 
     )
 
 
-def chosen_indices(argument: str, given: Sequence[int] | None, size: int) -> list[int]:
+def check_indices(argument: str, given: Sequence[int] | None, size: int) -> list[int]:
     """The chosen indices, or all of them; raises InputError where an index is out of range, or none is given."""
     if given is None:
         return list(range(size))
@@ -348,7 +348,7 @@ def ov_circuits(
     model = resolve_model(model)
     weights = effective_weights(model, layers)
     sources = _sources(weights, model, parts, tokens, positions)
-    outputs = chosen_indices("logits", logits, weights.W_U.shape[1])
+    outputs = check_indices("logits", logits, weights.W_U.shape[1])
     n_heads = weights.W_Q.shape[0] * weights.W_Q.shape[1]
     _check_size(n_heads * len(outputs) * sum(len(chosen) for chosen, _ in sources.values()))
     sigmas = frozen_sigmas(model, weights, normalisation, at)
@@ -378,13 +378,13 @@ def _sources(
         one_of("an entry of parts", part, SOURCES)
     result: _Sources = {}
     if "token" in parts:
-        chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+        chosen = check_indices("tokens", tokens, len(weights.W_E))
         result["token"] = (chosen, weights.W_E[chosen])
     if "pos" in parts:
         if weights.W_pos is None:
             how = f"{model.cfg.positional_embedding_type}: not added to the residual stream"
             raise InputError(f"the model's positions are {how}, so that they have no circuits; pass parts=['token']")
-        chosen = chosen_indices("positions", positions, len(weights.W_pos))
+        chosen = check_indices("positions", positions, len(weights.W_pos))
         result["pos"] = (chosen, weights.W_pos[chosen])
     return result
 

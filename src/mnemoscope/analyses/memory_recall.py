@@ -10,7 +10,7 @@ targets, which is higher where a matrix prefers frequent outputs whatever the in
 
 The score depends on how many candidates compete: among few, half of the pairs is reached sooner. `recall_among` makes
 matrices comparable: the expected score if the right output competes with as many random others in each of them.
-`beyond_chance` is the share that guessing among the candidates does not reach (exact binomial).
+`chance_threshold` is the share that guessing among the candidates does not reach (exact binomial).
 
 *Shows* that the associations can be read off the matrix by taking the best candidate. A positive factor changes
 nothing, so a matrix may recall everything long before it is large enough to matter: the margin is the graded measure.
@@ -18,11 +18,12 @@ nothing, so a matrix may recall everything long before it is large enough to mat
 *Does not show* that the input ever arrives at the matrix as this vector, that what else is in the residual stream
 leaves the order as it is, or that the model makes use of it. That takes an intervention.
 
-*Which matrices.* `weight`, `product` and `embeddings` give matrices of a model, and the vectors that they should map.
-Everything is read as the next reader sees it: the gain and the centring of LayerNorm are folded into the matrices that
-read the residual stream (see `circuits.weights`), in a copy in float64. Sigma, by which LayerNorm divides, and biases
-are left out. Where the candidates are logits, sigma is one positive factor for all of them; where they are keys or
-queries, each has another sigma, so that the model's own order may be another one. Matrices act on rows.
+*Which matrices.* `weight_matrix`, `weight_product` and `embedding_vectors` give matrices of a model, and the vectors
+that they should map. Everything is read as the next reader sees it: the gain and the centring of LayerNorm are folded
+into the matrices that read the residual stream (see `circuits.weights`), in a copy in float64. Sigma, by which
+LayerNorm divides, and biases are left out. Where the candidates are logits, sigma is one positive factor for all of
+them; where they are keys or queries, each has another sigma, so that the model's own order may be another one. Matrices
+act on rows.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ from jaxtyping import Float, Int
 from scipy.stats import binom, hypergeom
 from torch import Tensor
 
-from mnemoscope.analyses.head_weights import chosen_indices, effective_weights
+from mnemoscope.analyses.head_weights import check_indices, effective_weights
 from mnemoscope.analyses.neurons import keys_before_norm, mlp_block
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
@@ -95,7 +96,7 @@ class Association:
 
 
 @torch.no_grad()
-def recall(
+def recall_score(
     matrix: Float[Tensor, "d_in d_out"],
     association: Association,
     *,
@@ -173,7 +174,7 @@ def recall_among(found: xr.Dataset, n_candidates: int) -> float:
     With w of n - 1 other candidates worse than the right one, a pair is recalled among m candidates with the
     probability C(w, m - 1) / C(n - 1, m - 1). Chance is 1/m.
 
-    All associations that `recall` `found` count the same. `n_candidates` is m, the right one included. Raises
+    All associations that `recall_score` `found` count the same. `n_candidates` is m, the right one included. Raises
     InputError where there are fewer.
     """
     n = int(found.attrs["n_candidates"])
@@ -245,7 +246,7 @@ def _counts(weights: Float[Tensor, " association"] | None, n: int) -> Float[Tens
 
 
 @torch.no_grad()
-def weight(model: ModelLike, site: ParamSite) -> Float[Tensor, "d_in d_out"]:
+def weight_matrix(model: ModelLike, site: ParamSite) -> Float[Tensor, "d_in d_out"]:
     """One weight matrix of a model, LayerNorm folded into those that read.
 
     A `site` with a head gives the matrix of that head. W_in and W_out lead to and from the neurons, W_Q, W_K and W_V to
@@ -269,18 +270,22 @@ def weight(model: ModelLike, site: ParamSite) -> Float[Tensor, "d_in d_out"]:
 
 
 @torch.no_grad()
-def product(model: ModelLike, name: Product, *, layer: int, head: int | None = None) -> Float[Tensor, "d_in d_out"]:
+def weight_product(
+    model: ModelLike, name: Product, *, layer: int, head: int | None = None
+) -> Float[Tensor, "d_in d_out"]:
     """A product of two weight matrices, from the residual stream to the residual stream.
 
     `QK` is W_Q W_K^T / attn_scale, from the query's side to the key's, in attention scores. `OV` is W_V W_O. `MLP` is
-    W_in W_out, as if the activation function were the identity. Errors are those of `weight`.
+    W_in W_out, as if the activation function were the identity. Errors are those of `weight_matrix`.
     """
     model = resolve_model(model)
     one_of("name", name, get_args(Product))
     if name == "MLP":
         if head is not None:
             raise InputError(f"an MLP has no heads; leave head out, got {head}")
-        return weight(model, ParamSite(name="W_in", layer=layer)) @ weight(model, ParamSite(name="W_out", layer=layer))
+        return weight_matrix(model, ParamSite(name="W_in", layer=layer)) @ weight_matrix(
+            model, ParamSite(name="W_out", layer=layer)
+        )
     weights = effective_weights(model, [layer])
     of = (0, _head(model, head, name))
     if name == "OV":
@@ -289,18 +294,18 @@ def product(model: ModelLike, name: Product, *, layer: int, head: int | None = N
 
 
 @torch.no_grad()
-def embeddings(
+def embedding_vectors(
     model: ModelLike, name: Embedding, chosen: Sequence[int] | None = None
 ) -> Float[Tensor, "chosen d_model"]:
     """Embeddings of tokens (`W_E`) or positions (`W_pos`), or the directions that logits read (`W_U`), as rows.
 
-    Without `chosen` all of them. Raises InputError as `weight`, and where an index is out of range.
+    Without `chosen` all of them. Raises InputError as `weight_matrix`, and where an index is out of range.
     """
     model = resolve_model(model)
     one_of("name", name, get_args(Embedding))
-    matrix = weight(model, ParamSite(name=name))
+    matrix = weight_matrix(model, ParamSite(name=name))
     rows = matrix.T if name == "W_U" else matrix
-    return rows[chosen_indices("chosen", chosen, len(rows))]
+    return rows[check_indices("chosen", chosen, len(rows))]
 
 
 def _head(model: HookedModel, head: int | None, name: str) -> int:

@@ -52,7 +52,7 @@ from mnemoscope.analyses.neurons import (
 )
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.intervention import Removal
+from mnemoscope.core.intervention import RemovalKind
 from mnemoscope.core.numerics import quantise
 from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
@@ -289,7 +289,7 @@ def read_neurons(
     reference: Batch,
     inputs: Batch,
     layer: int = 0,
-    kind: Removal = "mean",
+    kind: RemovalKind = "mean",
     seed: int = 0,
 ) -> dict[str, xr.Dataset]:
     """All analyses of the neurons of a layer.

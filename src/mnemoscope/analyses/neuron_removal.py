@@ -41,7 +41,7 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.ablation import REPLACEMENTS, Removal, removal
+from mnemoscope.analyses.ablation import REPLACEMENTS, RemovalKind, make_removal
 from mnemoscope.analyses.forward import answer_scores, check_fits
 from mnemoscope.analyses.neurons import mlp_block
 from mnemoscope.core.batch import Batch, Named
@@ -81,7 +81,7 @@ class NeuronRemovals:
 
 @torch.no_grad()
 def prepare_removals(
-    model: HookedModel, batch: Batch, *, skills: Skills, reference: Batch, layer: int, kind: Removal, seed: int = 0
+    model: HookedModel, batch: Batch, *, skills: Skills, reference: Batch, layer: int, kind: RemovalKind, seed: int = 0
 ) -> NeuronRemovals:
     """Record what removals of a `kind` need; other arguments as for `neuron_effects`."""
     one_of("the kind of an ablation", kind, REPLACEMENTS)
@@ -89,7 +89,7 @@ def prepare_removals(
     check_fits(model, batch)
     places = skill_places(batch, skills)
     source = Named(name="reference", value=reference)
-    intervention = removal(kind, Site(kind="post", layer=layer), source)
+    intervention = make_removal(kind, Site(kind="post", layer=layer), source)
     assert not isinstance(intervention, LowRank)
     replaced = make_replacer(intervention, batch, Recordings(model), seed)
     names = [f"blocks.{layer}.{name}" for name in ("hook_resid_mid", "mlp.hook_post")]
@@ -204,7 +204,7 @@ def neuron_effects(
     skills: Skills,
     reference: Batch,
     layer: int = 0,
-    kinds: Sequence[Removal] = REPLACEMENTS,
+    kinds: Sequence[RemovalKind] = REPLACEMENTS,
     seed: int = 0,
 ) -> xr.Dataset:
     """Skills with one neuron of a layer removed at a time.
@@ -248,7 +248,7 @@ def group_effects(
     skills: Skills,
     reference: Batch,
     layer: int = 0,
-    kinds: Sequence[Removal] = REPLACEMENTS,
+    kinds: Sequence[RemovalKind] = REPLACEMENTS,
     seed: int = 0,
 ) -> xr.Dataset:
     """Skills with one group of neurons of a layer removed at a time.
@@ -307,7 +307,7 @@ def neuron_shares(
     skills: Skills,
     reference: Batch,
     layer: int = 0,
-    kind: Removal = "mean",
+    kind: RemovalKind = "mean",
     ks: Sequence[int] | None = None,
     n_random: int = 10,
     seed: int = 0,

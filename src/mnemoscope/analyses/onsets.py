@@ -80,7 +80,7 @@ def series(values: xr.DataArray, *, at_least: int) -> Series:
 Axis = Literal["linear", "log"]
 ThresholdDirection = Literal["rise", "fall"]
 
-HALF = 0.5
+ONSET_THRESHOLD = 0.5
 """A measure between 0 and 1 has its onset where it crosses this."""
 
 
@@ -169,7 +169,7 @@ def first_step(values: xr.DataArray) -> xr.DataArray:
     down.
     """
     if not falls_with_learning(str(values.name)):
-        return threshold_onset(values, HALF).by
+        return threshold_onset(values, ONSET_THRESHOLD).by
     middle = (values.isel(step=0) + values.min("step")) / 2
     return threshold_onset(values - middle, 0.0, direction="fall").by
 

@@ -89,19 +89,19 @@ def _guesses(probabilities: Float[Tensor, "pos d_vocab"], following: Tensor, n: 
     }
 
 
-Targets = Mapping[str, tuple[Int[Tensor, "batch pos"], Bool[Tensor, "batch pos"]]]
+TokenTargets = Mapping[str, tuple[Int[Tensor, "batch pos"], Bool[Tensor, "batch pos"]]]
 """Name to the token that is looked for at every position, and where it is looked for."""
 
-SCORES = ("probability", "log_prob", "accuracy")
+TARGET_SCORES = ("probability", "log_prob", "accuracy")
 """In the order of `score_sums`; accuracy: the share of positions at which the token is the most probable one."""
 
 
-def skill_targets(batch: Batch, skills: Skills) -> Targets:
+def skill_targets(batch: Batch, skills: Skills) -> TokenTargets:
     """The next token where each skill is tested."""
     return {name: (batch.targets, where) for name, where in skills.items()}
 
 
-def check_targets(batch: Batch, targets: Targets) -> None:
+def check_targets(batch: Batch, targets: TokenTargets) -> None:
     """Refuse targets that do not fit a batch.
 
     Raises InputError where there are none, a shape differs from that of the batch, or a target is looked for nowhere.
@@ -116,7 +116,7 @@ def check_targets(batch: Batch, targets: Targets) -> None:
 
 
 def score_sums(
-    logits: Float[Tensor, "some pos d_vocab"], targets: Targets, rows: Int[Tensor, " some"]
+    logits: Float[Tensor, "some pos d_vocab"], targets: TokenTargets, rows: Int[Tensor, " some"]
 ) -> Float[Tensor, "target score"]:
     """Sums of the scores over the positions of each target, in float64.
 
@@ -126,13 +126,13 @@ def score_sums(
     return sum_scores_at(logits[places_of_targets(targets, rows).to(logits.device)], targets, rows)
 
 
-def places_of_targets(targets: Targets, rows: Int[Tensor, " some"]) -> Bool[Tensor, "some pos"]:
+def places_of_targets(targets: TokenTargets, rows: Int[Tensor, " some"]) -> Bool[Tensor, "some pos"]:
     """True at the positions of some sequences at which any target is looked for."""
     return torch.stack([where[rows.to(where.device)] for _, where in targets.values()]).any(0)
 
 
 def sum_scores_at(
-    logits: Float[Tensor, "place d_vocab"], targets: Targets, rows: Int[Tensor, " some"]
+    logits: Float[Tensor, "place d_vocab"], targets: TokenTargets, rows: Int[Tensor, " some"]
 ) -> Float[Tensor, "target score"]:
     """The same from the logits at the places of `looked_at` only."""
     masks = {name: where[rows.to(where.device)].to(logits.device) for name, (_, where) in targets.items()}
@@ -149,6 +149,6 @@ def sum_scores_at(
     return torch.stack(sums)
 
 
-def target_counts(targets: Targets) -> Int[Tensor, " target"]:
+def target_counts(targets: TokenTargets) -> Int[Tensor, " target"]:
     """At how many positions each is looked for."""
     return torch.stack([where.sum().cpu() for _, where in targets.values()])

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import xarray as xr
 
-from mnemoscope.analyses.ablation import REPLACEMENTS, AblationTargets, Removal, ablate, heads_and_mlps
+from mnemoscope.analyses.ablation import REPLACEMENTS, AblationTargets, RemovalKind, ablate, heads_and_mlps
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel, ModelLike, Task, resolve_model
@@ -83,7 +83,7 @@ def ablate_by_role(
     task: Task,
     *,
     choose: Choose = components_by_role,
-    kinds: Sequence[Removal] = REPLACEMENTS,
+    kinds: Sequence[RemovalKind] = REPLACEMENTS,
     within: str | None = None,
     skill: str | None = None,
     n: int = 2048,

@@ -36,7 +36,7 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
-from mnemoscope.analyses.ablation import REPLACEMENTS, Removal, heads_and_mlps, target_labels
+from mnemoscope.analyses.ablation import REPLACEMENTS, RemovalKind, heads_and_mlps, target_labels
 from mnemoscope.analyses.dissociation_tables import LEARNED, MARGIN, Z, dissociation
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.games import (
@@ -135,7 +135,7 @@ def shapley(
     skills: Skills,
     reference: Batch,
     targets: Mapping[str, Sequence[Site]] | None = None,
-    kinds: Sequence[Removal] = ("mean",),
+    kinds: Sequence[RemovalKind] = ("mean",),
     within: str | None = None,
     interactions: bool = True,
     n_samples: int | None = None,
@@ -214,7 +214,7 @@ def shapley(
     )
 
 
-def _check(players: Mapping[str, Sequence[Site]], kinds: Sequence[Removal], n_samples: int | None) -> None:
+def _check(players: Mapping[str, Sequence[Site]], kinds: Sequence[RemovalKind], n_samples: int | None) -> None:
     for kind in kinds:
         one_of("the kind of a removal", kind, REPLACEMENTS)
     if not kinds:

@@ -28,8 +28,8 @@ from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.predictions import (
-    SCORES,
-    Targets,
+    TARGET_SCORES,
+    TokenTargets,
     check_targets,
     places_of_targets,
     sum_scores_at,
@@ -47,7 +47,7 @@ from mnemoscope.interventions.run import Decompositions, change_weights, weight_
 SpectrumPart = Literal["top", "rest"]
 SPECTRUM_PARTS: tuple[SpectrumPart, ...] = get_args(SpectrumPart)
 
-Weights = Mapping[str, Sequence[ParamSite]]
+WeightSets = Mapping[str, Sequence[ParamSite]]
 """Name to the matrices that are cut together."""
 
 
@@ -56,15 +56,16 @@ def truncate(
     model: ModelLike,
     batch: Batch,
     *,
-    weights: Weights,
-    targets: Targets,
+    weights: WeightSets,
+    targets: TokenTargets,
     ranks: Sequence[int] | None = None,
     parts: Sequence[SpectrumPart] = SPECTRUM_PARTS,
 ) -> xr.Dataset:
     """Predictions with weights cut at one rank after the other; one decomposition per weight, and no copy of the model.
 
     Args:
-        model: A run, a subject or any hooked model with TransformerLens's parameters; it is left as found, also after an exception.
+        model: A run, a subject or any hooked model with TransformerLens's parameters; it is left as found, also
+            after an exception.
         batch: Sequences.
         weights: What is cut; `last_mlp`, or any choice.
         targets: The tokens whose probability is followed (`skill_targets` has those of skills).
@@ -102,8 +103,8 @@ def truncate(
     dims = ("weight", "part", "rank", "target")
     return xr.Dataset(
         {
-            **{name: (dims, scores[1:, :, i].reshape(shape)) for i, name in enumerate(SCORES)},
-            **{f"clean_{name}": ("target", scores[0, :, i]) for i, name in enumerate(SCORES)},
+            **{name: (dims, scores[1:, :, i].reshape(shape)) for i, name in enumerate(TARGET_SCORES)},
+            **{f"clean_{name}": ("target", scores[0, :, i]) for i, name in enumerate(TARGET_SCORES)},
             "n": ("target", target_counts(targets).numpy()),
             "full_rank": ("weight", full),
             "singular_value": values,
@@ -122,7 +123,7 @@ def last_mlp(model: ModelLike) -> dict[str, tuple[ParamSite, ...]]:
     return {str(site): (site,) for site in sites} | {" + ".join(map(str, sites)): tuple(sites)}
 
 
-def _spectra(model: HookedModel, weights: Weights, kept: Decompositions) -> xr.DataArray:
+def _spectra(model: HookedModel, weights: WeightSets, kept: Decompositions) -> xr.DataArray:
     """Singular values of every matrix, NaN beyond its rank."""
     if not weights or not all(weights.values()):
         raise InputError("weights must name at least one weight, and each at least one matrix; got none")
@@ -140,11 +141,11 @@ def _spectra(model: HookedModel, weights: Weights, kept: Decompositions) -> xr.D
 
 
 def _scores(
-    model: HookedModel, batch: Batch, targets: Targets, cells: Sequence[Sequence[LowRank]], kept: Decompositions
+    model: HookedModel, batch: Batch, targets: TokenTargets, cells: Sequence[Sequence[LowRank]], kept: Decompositions
 ) -> Float[np.ndarray, "cell target score"]:
     """Mean scores of the targets under every set of cuts."""
     starts = [min((_layer(model, cut.site) for cut in cuts), default=0) for cuts in cells]
-    sums = torch.zeros(len(cells), len(targets), len(SCORES), dtype=torch.double)
+    sums = torch.zeros(len(cells), len(targets), len(TARGET_SCORES), dtype=torch.double)
     numbers = torch.arange(len(batch))
     for some, where in split_rows_into_passes(model, places_of_targets(targets, numbers)):
         rows = numbers[some]

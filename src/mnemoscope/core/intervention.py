@@ -17,8 +17,8 @@ from mnemoscope.core.site import ATTENTION, Edge, ParamSite, Site
 Replacement = Literal["zero", "mean", "resample"]
 REPLACEMENTS: tuple[Replacement, ...] = get_args(Replacement)
 """The removals that every site allows."""
-Removal = Literal[Replacement, "knockout"]
-REMOVALS: tuple[Removal, ...] = get_args(Removal)
+RemovalKind = Literal[Replacement, "knockout"]
+REMOVALS: tuple[RemovalKind, ...] = get_args(RemovalKind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +219,7 @@ AtSite = Zero | Mean | Resample | Patch | SetPattern | Knockout | Scale | Add | 
 Intervention = AtSite | LowRank
 
 
-def removal(kind: Removal, site: Site, source: Named[Batch], within: str | None = None) -> AtSite:
+def make_removal(kind: RemovalKind, site: Site, source: Named[Batch], within: str | None = None) -> AtSite:
     """The intervention that removes what a site says about the sequence at hand.
 
     `knockout` is for sites of kind scores. Means and resampled activations come from `source`; with `within`, the name

@@ -46,7 +46,7 @@ import torch
 import xarray as xr
 from jaxtyping import Bool, Float
 
-from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, UNIT, Setting, circuit_masks, nodes
+from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, UNIT, Setting, circuit_masks, circuit_nodes
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.seeding import generator, stream_seed
 from mnemoscope.core.site import LOGITS, edge_coordinates
@@ -168,7 +168,7 @@ def minimality(setting: Setting, circuit: xr.DataArray, *, target: float = TARGE
     names = edge_coordinates(setting.edges)
     writer, reader = (np.array(names[end][1]) for end in ("writer", "reader"))
     sources = {str(name) for name in writer} - {str(name) for name in reader}
-    parts = [name for name in nodes(circuit) if name not in (LOGITS, *sources)]
+    parts = [name for name in circuit_nodes(circuit) if name not in (LOGITS, *sources)]
     numbers = np.flatnonzero(inside)
     masks = np.tile(inside, (1 + len(numbers) + len(parts), 1))
     masks[np.arange(1, 1 + len(numbers)), numbers] = False

@@ -95,7 +95,7 @@ def circuit_masks(edges: Sequence[Edge], circuits: xr.DataArray) -> Bool[np.ndar
     return masks
 
 
-def nodes(circuit: xr.DataArray) -> list[str]:
+def circuit_nodes(circuit: xr.DataArray) -> list[str]:
     """The parts that a circuit's edges join, in the order of writing, the logits last."""
     ends = {end: list(map(str, circuit[end].values)) for end in ("writer", "reader")}
     sources = [name for name in dict.fromkeys(ends["writer"]) if name not in set(ends["reader"])]
