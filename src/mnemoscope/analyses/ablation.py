@@ -73,6 +73,10 @@ def ablate(
     Raises:
         InputError: The model is too small for the batch, a site does not exist, the reference has another length, or
             `max_bytes` does not suffice.
+
+    >>> lost = ms.ablate(model, batch, skills=skills, reference=batch, kinds=["mean"])
+    >>> lost.accuracy.sel(kind="mean", skill="elimination").to_series().round(1).to_dict()
+    {'L0H0': 0.3, 'L0H1': 1.0, 'L0 MLP': 0.2}
     """
     model = resolve_model(model)
     check_fits(model, batch, vectors=True)
@@ -212,6 +216,10 @@ def attention_paths(
     `kind` is `scores` for the ablation `knockout` (the weight is spread over the other keys) or `pattern` for `zero`
     (the weight is lost). With `queries` only paths to these positions are taken. `names` of all positions name the
     paths; without them their numbers do.
+
+    >>> paths = ms.analyses.attention_paths(model, 9, queries=[8])
+    >>> len(paths), next(iter(paths))
+    (18, 'L0H0 0→8')
     """
     model = resolve_model(model)
     one_of("kind", kind, ("scores", "pattern"))

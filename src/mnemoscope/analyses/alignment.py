@@ -120,6 +120,18 @@ def alignment_search(
     Raises:
         InputError: The model is too small, the site does not exist or holds no vectors, there is no such variable, the
             causal model does not fit, or there are too few answers for arbitrary ones.
+
+    >>> slot = ms.core.CausalModel(
+    ...     name="recall",
+    ...     variables={"slot": lambda known: known["source_slot"]},
+    ...     answer=lambda known: known["y"].gather(1, known["slot"][:, None] - 1)[:, 0],
+    ... )
+    >>> repeats = batch.select(batch.latents["is_repeat"])
+    >>> one, two = (ms.analyses.random_pairs(repeats, 20, seed=seed) for seed in (0, 1))
+    >>> site = ms.Site(kind="resid_post", layer=0, pos=-1)
+    >>> short = {"n_starts": 1, "n_random": 1, "n_steps": 2}
+    >>> ms.analyses.alignment_search(model, slot, "slot", site=site, k=4, fit=one, test=two, **short).iia.dims
+    ('answers', 'start', 'prompts', 'over')
     """
     model = resolve_model(model)
     in_range("n_starts", n_starts, 1, float("inf"))
@@ -277,6 +289,16 @@ def align(
         `iia`, `mass`, `kl`, `before_iia`, `before_mass`, `before_kl` (nothing exchanged), `n` (pairs), `other_iia` (at
         the place of the next variable) and `arbitrary_iia` over (variable, over); `random_iia` over (variable, draw,
         over); `score` and `selection_score`. The coordinate `place` says what was exchanged for each variable.
+
+    >>> slot = ms.core.CausalModel(
+    ...     name="recall",
+    ...     variables={"slot": lambda known: known["source_slot"]},
+    ...     answer=lambda known: known["y"].gather(1, known["slot"][:, None] - 1)[:, 0],
+    ... )
+    >>> repeats = batch.select(batch.latents["is_repeat"])
+    >>> one, two = (ms.analyses.random_pairs(repeats, 20, seed=seed) for seed in (0, 1))
+    >>> ms.analyses.align(model, slot, selection=one, test=two, n_random=1).iia.dims
+    ('variable', 'over')
     """
     model = resolve_model(model)
     variables = list(causal.variables)

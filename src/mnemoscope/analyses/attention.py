@@ -82,7 +82,11 @@ SCORES = {
 
 @torch.no_grad()
 def patterns(model: ModelLike, batch: Batch) -> Float[Tensor, "batch layer head_index query key"]:
-    """Attention patterns of every layer; rows add up to one."""
+    """Attention patterns of every layer; rows add up to one.
+
+    >>> ms.analyses.patterns(model, batch).shape
+    torch.Size([64, 1, 2, 9, 9])
+    """
     model = resolve_model(model)
     with unembed_only(model, pick_nothing):
         _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name.endswith("attn.hook_pattern"))
@@ -100,6 +104,9 @@ def named_patterns(
     Returns:
         `pattern` over (example, layer, head, query, key) and `token` over (example, key), such as `x2=4` where
         positions have names; all of these are numbered. `n_tokens` over example: how many of them are no padding.
+
+    >>> ms.analyses.named_patterns(model, batch.select([0])).pattern.dims
+    ('example', 'layer', 'head', 'query', 'key')
     """
     model = resolve_model(model)
     check_fits(model, batch, vectors=True)
@@ -134,6 +141,9 @@ def layer_attention(model: ModelLike, layer: int, batch: Batch) -> Float[Tensor,
 
     Raises InputError where the layer does not exist, the model is too small for the batch, or attention is NaN or has
     no softmax.
+
+    >>> ms.analyses.layer_attention(model, 0, batch).shape
+    torch.Size([64, 2, 9, 9])
     """
     model = resolve_model(model)
     in_range("layer", layer, 0, model.cfg.n_layers - 1)
@@ -211,6 +221,10 @@ def attention_by_mechanism(
     Raises:
         InputError: A mechanism's pattern could not be attention, two share a name, one is called `other`, a subgroup
             is empty, there is no such measure, the model is too small for the batch, or attention is NaN.
+
+    >>> found = ms.analyses.attention_by_mechanism(model, batch, ms.core.patterns.common_mechanisms())
+    >>> found.share.dims
+    ('subgroup', 'layer', 'head', 'query', 'mechanism')
     """
     model = resolve_model(model)
     check_fits(model, batch, vectors=True)
@@ -350,6 +364,9 @@ def head_scores(model: ModelLike, batch: Batch) -> xr.Dataset:
 
     Raises:
         InputError: The model is too small for the batch, or the batch has one position only.
+
+    >>> ms.analyses.head_scores(model, batch).score.dims
+    ('score_name', 'layer', 'head')
     """
     model = resolve_model(model)
     in_range("the number of positions", batch.inputs.shape[1], 2, float("inf"))
@@ -381,6 +398,9 @@ def repeated_tokens(
 
     The batch is scored where the next token is known from the first part. Raises InputError where the sequences would
     be longer than the model reads, or where there are too few tokens.
+
+    >>> ms.analyses.repeated_tokens(model, n=4).inputs.shape
+    torch.Size([4, 8])
     """
     model = resolve_model(model)
     pool = torch.tensor(list(range(model.cfg.d_vocab)) if tokens is None else list(tokens))

@@ -233,6 +233,11 @@ def logit_attribution(
             out of range. The foil is the answer everywhere, or missing. There are no neurons, the result would be too
             large, a hook changed what is to be split, or NaN.
         AssertionError: The terms do not add up to the logit difference; with the size of the gap.
+
+    >>> parts = ms.logit_attribution(model, batch, by="head")
+    >>> total = parts.attribution.sum(["layer", "head"]) + parts.rest
+    >>> bool(abs(total - parts.logit_difference).max() < 1e-3)
+    True
     """
     model = resolve_model(model)
     check_readable(model)

@@ -59,6 +59,9 @@ def gate(model: ModelLike, task: Task, batch: Batch) -> xr.Dataset:
         over sequences), and of tokens `more_right` and `more_right_error`, NaN where a predictor is no baseline;
         `better`. Over skill: `learned`, better than every baseline, and `above_chance`, better than the constant guess;
         both False where no position tests the skill.
+
+    >>> ms.analyses.gate(model, task, batch).learned.to_series().to_dict()
+    {'elimination': True, 'recall': True}
     """
     model = resolve_model(model)
     compared = _compare_vectors(model, task, batch) if batch.has_vectors else _compare_tokens(model, task, batch)
@@ -79,7 +82,11 @@ def gate(model: ModelLike, task: Task, batch: Batch) -> xr.Dataset:
 
 
 def gate_of_run(run: Run, *, split: str = "test", step: int | None = None) -> xr.Dataset:
-    """`gate` of a checkpoint (none: the last) on sequences drawn for it, `N_SEQUENCES` of each subgroup."""
+    """`gate` of a checkpoint (none: the last) on sequences drawn for it, `N_SEQUENCES` of each subgroup.
+
+    >>> ms.analyses.gate_of_run(run).learned.to_series().to_dict()
+    {'elimination': True, 'recall': True}
+    """
     task, seed = run.spec.task, run.spec.seed
     batch = task.monitor(N_SEQUENCES, split=split, generator=generator(seed, GATE, split))
     return gate(run.hooked(step), task, batch)
@@ -90,6 +97,10 @@ def select_learners(results: Mapping[str, Any], level: Level = "learned") -> dic
 
     `results` are by name datasets along `seed`, or trees with a dataset per seed. The `level` is to be better than
     every baseline, or than the constant guess.
+
+    >>> found = {"gate": ms.analyses.gate_of_run(run).expand_dims(seed=[16])}
+    >>> ms.analyses.select_learners(found)["gate"].seed.values.tolist()
+    [16]
     """
     some = results[GATE][level].any("skill")
     kept = [int(seed) for seed in some.seed.values[some.values]]
@@ -109,6 +120,10 @@ def select_learned_skills(results: Mapping[str, Any]) -> dict[str, Any]:
     """Results without the skills that no seed learned, and NaN where a seed did not learn a skill.
 
     Skills are labels of a dimension `skill` or `target`, or the end of a result's name, `patch_recall`.
+
+    >>> found = {"gate": ms.analyses.gate_of_run(run).expand_dims(seed=[16])}
+    >>> sorted(ms.analyses.select_learned_skills(found))
+    ['gate']
     """
     learned = results[GATE].learned
     lost = {str(skill) for skill in learned.skill.values[~learned.any("seed").values]}

@@ -31,6 +31,9 @@ def skill_scores(model: ModelLike, task: Task, batch: Batch, *, chunk: int | Non
     Returns `accuracy` (share) and `loss` (nats) over skill; of vectors `loss` (squared error) over the parts of the
     answer. Of a task without skills all scored positions are one, `all`. `chunk` is as in `evaluate`. Raises InputError
     where the model does not fit the batch, or predicts NaN.
+
+    >>> ms.analyses.skill_scores(model, task, batch).accuracy.dims
+    ('skill',)
     """
     model = resolve_model(model)
     if batch.has_vectors:
@@ -60,6 +63,9 @@ def skill_trajectory(model: ModelLike, task: Task, *, seed: int) -> xr.Dataset:
     Returns scalars `accuracy_<skill>` (share) and `loss_<skill>` (nats), float64; NaN where no position tests the
     skill. Of a task without skills all scored positions are one, `all`. Of vectors `loss` and `loss_<part>` (squared
     error).
+
+    >>> sorted(ms.analyses.skill_trajectory(model, task, seed=0))[0]
+    'accuracy_elimination'
     """
     model = resolve_model(model)
     batch = monitoring_batch(task, split="test", seed=seed)
@@ -85,6 +91,10 @@ def compare_predictions(one: ModelLike, other: ModelLike, task: Task, batch: Bat
         `p_answer`; NaN where nothing is tested. `token` and `answer` over (example, pos). Over (outcome, skill) the
         `share` of the places at which both are right, the first only, the second only, or neither; `same_guess` over
         skill.
+
+    >>> found = ms.analyses.compare_predictions(model, run.untrained(), task, batch)
+    >>> found.share.sel(skill="recall", outcome="second only").item()
+    0.0
     """
     one, other = resolve_model(one), resolve_model(other)
     skills = task.skills(batch) or {ALL_SEQUENCES: batch.scored}
@@ -134,6 +144,10 @@ def paired_difference(one: xr.DataArray, other: xr.DataArray) -> xr.DataArray:
     """Mean difference over seeds, `other` minus `one`, as `core.statistics.difference_interval` gives it.
 
     Both are over seed and other dimensions. Labels that only one of the two has are there in the result, with NaN.
+
+    >>> one, other = (xr.DataArray(values, coords={"seed": [0, 1, 2]}) for values in ([1, 2, 3], [3, 4, 6]))
+    >>> ms.analyses.paired_difference(one, other).sel(summary="mean").round(2).item()
+    2.33
     """
     dims = [str(dim) for dim in one.dims if dim != "seed"]
     labels = {dim: list(dict.fromkeys([*one[dim].values.tolist(), *other[dim].values.tolist()])) for dim in dims}

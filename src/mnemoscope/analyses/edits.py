@@ -131,6 +131,11 @@ def erase(
     Returns:
         `accuracy` and `log_prob` (nats) over skill, the same with `clean_` before the name, and with `random_` and
         `shuffled_` over (draw, skill), (shuffle, skill).
+
+    >>> site = ms.Site(kind="resid_post", layer=0, pos=-1)
+    >>> found = ms.analyses.subspace(model, batch, "is_repeat", site=site, n_shuffles=2)
+    >>> ms.analyses.erase(model, batch, found, skills=skills, n_random=2).accuracy.dims
+    ('skill',)
     """
     model = resolve_model(model)
     in_range("n_random", n_random, 1, math.inf)
@@ -195,6 +200,11 @@ def edit(
     Raises:
         InputError: As for `erase`, or a metric measures no prediction, or steering is wanted of a latent that is a
             number or has other classes.
+
+    >>> site = ms.Site(kind="resid_post", layer=0, pos=-1)
+    >>> found = ms.analyses.subspace(model, batch, "is_repeat", site=site, n_shuffles=2)
+    >>> ms.analyses.edit(model, pairs, found).value.dims
+    ('direction', 'metric', 'edit', 'prompt')
     """
     model = resolve_model(model)
     in_range("n_random", n_random, 1, math.inf)
@@ -304,6 +314,10 @@ def draw_differing_sequences(batch: Batch, latent: str, *, seed: int = 0) -> Int
     `batch.select(partners(...))` with the answers that the exchange should lead to as targets is the other side of
     `PromptPairs`. Raises InputError where there is no such latent, it differs within a sequence, or it has one value
     only.
+
+    >>> partner = ms.analyses.draw_differing_sequences(batch, "is_repeat")
+    >>> (batch.latents["is_repeat"][partner] != batch.latents["is_repeat"]).all().item()
+    True
     """
     values = latent_values(batch, latent).cpu()
     if (values != values[:, :1]).any():

@@ -101,6 +101,9 @@ def estimate(
     pass, or for k one for each position that is swept. Raises InputError also where a metric has no gradient, or
     attention is to be recomputed for another kind. Returns what `patch` does; `value` is the metric of the unpatched
     run plus the estimate, so that `effects` applies.
+
+    >>> ms.analyses.estimate(model, pairs, kind="z", over=("layer", "head")).value.dims
+    ('direction', 'metric', 'layer', 'head', 'prompt')
     """
     model = resolve_model(model)
     question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
@@ -238,6 +241,9 @@ def attribute_edges(
     Arguments and errors are those of `patch_edges`. For an edge with positions only the terms there count. Metrics need
     a gradient; those without one are refused. Returns what `patch_edges` does; `value` is the metric of the unpatched
     run plus the estimate.
+
+    >>> ms.analyses.attribute_edges(model, pairs).value.dims
+    ('direction', 'metric', 'edge', 'prompt')
     """
     model = resolve_model(model)
     question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
@@ -269,6 +275,9 @@ def integrate_edges(
 
     Returns what `attribute_edges` does. For every edge and moved inputs also `unexplained` over (direction, metric,
     prompt): by how much the edges that leave the input miss the difference between the runs. Large: take more steps.
+
+    >>> ms.analyses.integrate_edges(model, pairs, steps=2).value.dims
+    ('direction', 'metric', 'edge', 'prompt')
     """
     model = resolve_model(model)
     one_of("rule", rule, get_args(Rule))
@@ -335,6 +344,10 @@ def approximation(
         `mean_absolute_error` (in the metric's unit) and `relative_error` (the same over the mean exact size). Over
         (direction, metric, top) too: `precision` (share of the n largest estimates that are among the n truly largest
         effects; NaN where fewer than n cells have an effect) and `jaccard` (intersection over union of these sets).
+
+    >>> exact, fast = ms.patch_edges(model, pairs), ms.analyses.attribute_edges(model, pairs)
+    >>> ms.analyses.approximation(fast, exact).pearson.dims
+    ('direction', 'metric')
     """
     in_range("share", share, 0, 1)
     for n in top:

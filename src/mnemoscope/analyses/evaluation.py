@@ -95,6 +95,10 @@ def evaluate(
     Raises:
         InputError: The model is too small for the task, or predicts NaN; no position is scored; there is no such
             reference; or subgroups or skills are wanted without a task, or of vectors.
+
+    >>> found = ms.evaluate(model, task, batch, by="skill")
+    >>> found.accuracy.round(1).to_series().to_dict()
+    {'all': 0.4, 'elimination': 1.0, 'recall': 1.0}
     """
     model = resolve_model(model)
     if isinstance(by, str):
@@ -240,6 +244,10 @@ def evaluate_splits(
 
     Without `n_samples` all sequences are enumerated, exactly. Otherwise as many are drawn from the seed's stream
     `evaluation`.
+
+    >>> found = ms.analyses.evaluate_splits(model, task, splits=["test"], n_samples=64)
+    >>> found.loss.dims
+    ('split', 'subgroup', 'pos')
     """
     model = resolve_model(model)
 
@@ -255,7 +263,11 @@ def evaluate_splits(
 
 @lru_cache(maxsize=4)
 def every_sequence(task: Task, split: str = "test") -> Batch:
-    """All sequences over the mappings of a split, kept for the next time."""
+    """All sequences over the mappings of a split, kept for the next time.
+
+    >>> len(ms.analyses.every_sequence(task)) > len(batch)
+    True
+    """
     return task.enumerate(split=split)
 
 
@@ -264,6 +276,9 @@ def accuracy_by_skill(subject: Subject, *, split: str = "test") -> Mapping[str, 
     """Share of right answers among all sequences of the split, by skill; NaN for a skill that none of them tests.
 
     Raises InputError where the model is too small for the task, or the task cannot enumerate its sequences.
+
+    >>> sorted(ms.analyses.accuracy_by_skill(ms.models.subject(run)))
+    ['elimination', 'recall']
     """
     batch = every_sequence(subject.task, split)
     skills = subject.task.skills(batch)
@@ -274,7 +289,11 @@ def accuracy_by_skill(subject: Subject, *, split: str = "test") -> Mapping[str, 
 
 
 def lowest_skill_accuracy(subject: Subject, skills: Sequence[str] | None = None) -> float:
-    """The smallest accuracy among some skills on unseen mappings (none given: among all), which a gate looks at."""
+    """The smallest accuracy among some skills on unseen mappings (none given: among all), which a gate looks at.
+
+    >>> ms.analyses.lowest_skill_accuracy(ms.models.subject(run)) > 0.9
+    True
+    """
     found = accuracy_by_skill(subject)
     return float(torch.tensor([found[name] for name in (found if skills is None else skills)]).min())
 
@@ -284,6 +303,10 @@ def subgroup_sequences(task: Task, *, split: str = "test", subgroup: str = ALL_S
     """All sequences of a subgroup over the mappings of a split, kept for the next time.
 
     Raises InputError where the task has no such subgroup, or cannot enumerate its sequences.
+
+    >>> repeats = ms.analyses.subgroup_sequences(task, subgroup="repeat")
+    >>> repeats.latents["is_repeat"].all().item()
+    True
     """
     batch = every_sequence(task, split)
     groups = task.subgroups(batch)
@@ -293,7 +316,11 @@ def subgroup_sequences(task: Task, *, split: str = "test", subgroup: str = ALL_S
 
 @memoize
 def evaluate_subject(subject: Subject, *, split: str = "test", subgroup: str = ALL_SEQUENCES) -> xr.Dataset:
-    """The result of `evaluate` for a model on `sequences`."""
+    """The result of `evaluate` for a model on `sequences`.
+
+    >>> ms.analyses.evaluate_subject(ms.models.subject(run)).loss.dims
+    ('subgroup', 'pos')
+    """
     task = subject.task
     batch = subgroup_sequences(task, split=split, subgroup=subgroup)
     return evaluate(subject.model, task, batch, exact=_exact(task, split, subgroup))
@@ -307,7 +334,12 @@ def _exact(task: Task, split: str, subgroup: str) -> Mapping[str, Tensor]:
 
 
 def mean_loss(evaluation: xr.Dataset, subgroup: str = ALL_SEQUENCES) -> float:
-    """Loss of a subgroup in nats, the mean over the scored positions."""
+    """Loss of a subgroup in nats, the mean over the scored positions.
+
+    >>> found = ms.evaluate(model, task, batch)
+    >>> ms.analyses.mean_loss(found) > 0
+    True
+    """
     return float(evaluation.loss.sel(subgroup=subgroup).mean("pos"))
 
 
@@ -371,6 +403,10 @@ def expected_accuracy(
     """Probability that the best guess is right, a random one where several are equally good.
 
     `predicted` are probabilities, or anything that grows with them.
+
+    >>> uniform = torch.full((2, 4), 0.25)
+    >>> ms.analyses.expected_accuracy(uniform, torch.tensor([0, 3])).tolist()
+    [0.25, 0.25]
     """
     best = (predicted == predicted.amax(-1, keepdim=True)).double()
     return metrics.at_target(best, targets) / best.sum(-1)

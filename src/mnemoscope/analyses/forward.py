@@ -25,6 +25,8 @@ def check_fits(model: ModelLike, *batches: Batch, vectors: bool = False) -> None
 
     TransformerLens turns NaN in attention into zeros, so that logits do not always tell. Unless the analysis takes
     `vectors` too, they are refused. The InputError names what is needed and what the model has.
+
+    >>> ms.analyses.check_fits(model, batch)
     """
     model = resolve_model(model)
     if any(batch.has_vectors for batch in batches) and not vectors:
@@ -144,6 +146,13 @@ def predicted_vectors(model: ModelLike, batch: Batch) -> Float[Tensor, "batch po
     """The outputs of a model that reads vectors, in float64.
 
     Raises InputError where the model does not fit the batch, or its outputs hold NaN.
+
+    >>> spec = ms.preset("retrieval-2-1-layer")
+    >>> chains = spec.task.sample(4, split="test", generator=ms.generator(0, "chains"))
+    >>> sizes = {"d_vocab": spec.task.d_vocab, "n_ctx": spec.task.n_ctx, "d_output": spec.task.d_output}
+    >>> reader = ms.models.build(spec.model, seed=0, **sizes)
+    >>> ms.analyses.predicted_vectors(reader, chains).shape == chains.targets.shape
+    True
     """
     model = resolve_model(model)
     check_fits(model, batch, vectors=True)
@@ -185,6 +194,9 @@ def log_probs(
 
     Further tokens in the model's vocabulary share in the normalisation. Places outside `where` are NaN. Raises
     InputError where the model is too small for the task, or its logits hold NaN.
+
+    >>> ms.analyses.log_probs(model, task, batch).shape
+    torch.Size([64, 9, 6])
     """
     model = resolve_model(model)
     check_task(model, task, batch)
@@ -214,7 +226,11 @@ def answer_scores(
 
 
 def to_log_probs(logits: Float[Tensor, "*rows d_vocab"]) -> Float[Tensor, "*rows d_vocab"]:
-    """Log-probabilities from logits, in float64; raises InputError where these hold NaN."""
+    """Log-probabilities from logits, in float64; raises InputError where these hold NaN.
+
+    >>> ms.analyses.to_log_probs(torch.zeros(2)).exp().tolist()
+    [0.5, 0.5]
+    """
     result = log_softmax(logits.double())
     if result.isnan().any():
         raise InputError(

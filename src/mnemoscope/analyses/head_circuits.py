@@ -63,6 +63,10 @@ def composition(
         scores; `z`, the distance from their mean in standard deviations; `share_below`, the share of the random scores
         that are smaller, as (k + 1/2) / (n_random + 1). NaN where the reader is not in a later layer and where one
         of the matrices is zero.
+
+    >>> deep = ms.constructed.induction(8, 12, noise=0.05)
+    >>> ms.analyses.composition(deep, n_random=10).z.dims
+    ('through', 'writer', 'reader')
     """
     model = resolve_model(model)
     in_range("n_random", n_random, 2, float("inf"))
@@ -112,6 +116,10 @@ def composed_circuit(
     `writer` and `reader` are (layer, head). Raises InputError where a head does not exist, the reader is not in a later
     layer, or there are more than 4096 tokens. Returns the circuit over (query_token, key_token) in attention scores, or
     (source_token, logit) in logits; sigmas are left out.
+
+    >>> deep = ms.constructed.induction(8, 12)
+    >>> ms.analyses.composed_circuit(deep, writer=(0, 0), reader=(1, 0), through="K").dims
+    ('query_token', 'key_token')
     """
     model = resolve_model(model)
     one_of("through", through, COMPOSITION_KINDS)
@@ -194,6 +202,9 @@ def spectra(
         Over (circuit, layer, head, index): `singular_value`, descending, and `eigenvalue` (complex), by descending
         modulus; the circuits have rank at most d_head. Over (circuit, layer, head): `sign_score`, NaN for a circuit
         that is zero.
+
+    >>> ms.analyses.spectra(model).singular_value.dims
+    ('circuit', 'layer', 'head', 'index')
     """
     model = resolve_model(model)
     one_of("basis", basis, BASES)
@@ -238,6 +249,9 @@ def singular_tokens(
         `singular_value` (vector); `token` and `weight` (vector, side, rank), side `left` or `right`: a source with
         left weight a raises a logit with right weight b by a * b * singular value. The sign that both sides share is
         such that the largest left weight is positive. Rows are centred, as in `spectra`.
+
+    >>> ms.analyses.singular_tokens(model, circuit="OV", layer=0, head=1, n_tokens=3).token.dims
+    ('vector', 'side', 'rank')
     """
     model = resolve_model(model)
     one_of("circuit", circuit, CIRCUIT_KINDS)
@@ -311,6 +325,9 @@ def copying(
         Over (layer, head, along, extreme): `own`, the share of tokens whose own entry in the circuit is strictly the
         largest, or the smallest: among all logits of that source token (`logit`: what attending to it does), or among
         all source tokens for that logit (`source_token`: what raises it). By chance 1 / n_tokens. Rows are centred.
+
+    >>> ms.analyses.copying(model).copying_score.dims
+    ('layer', 'head')
     """
     model = resolve_model(model)
     scores = spectra(model, tokens=tokens, layers=layers)
@@ -355,6 +372,9 @@ def same_token_affinity(
 
     Over (layer, head), in attention scores. Raises InputError where the model is not supported, or fewer than two
     tokens are chosen.
+
+    >>> ms.analyses.same_token_affinity(model).dims
+    ('layer', 'head')
     """
     model = resolve_model(model)
     weights = effective_weights(model, layers)
@@ -381,6 +401,9 @@ def offset_affinity(model: ModelLike, *, n_pos: int | None = None, layers: Seque
     whole context). Raises InputError where the model is not supported, or `n_pos` is out of range. Returns attention
     scores over (layer, head, offset), offsets from 0 to `n_pos` - 1. Means are over the queries that have such a key
     and another one: high offsets rest on few, n_pos - offset.
+
+    >>> ms.analyses.offset_affinity(model).dims
+    ('layer', 'head', 'offset')
     """
     model = resolve_model(model)
     weights = effective_weights(model, layers)

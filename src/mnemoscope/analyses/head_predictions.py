@@ -101,6 +101,9 @@ def predict_patterns(
 
     Raises:
         InputError: The model is not supported, or the batch is too short.
+
+    >>> ms.analyses.predict_patterns(model, batch).r2.dims
+    ('layer', 'head', 'part')
     """
     model = resolve_model(model)
     one_of("normalisation", normalisation, NORMALISATIONS)
@@ -157,6 +160,9 @@ def predict_removal(
 
     Raises:
         InputError: The model is not supported, nothing is scored, or batch and reference differ in length.
+
+    >>> ms.analyses.predict_removal(model, batch, kinds=["mean"]).r2.dims
+    ('kind', 'layer', 'head', 'read')
     """
     model = resolve_model(model)
     one_of("normalisation", normalisation, NORMALISATIONS)
@@ -348,6 +354,9 @@ def read_circuits(model: ModelLike, batch: Batch, *, reference: Batch, seed: int
         `qk`, `ov`: the full circuits by layer and head. `heads`: copying score, affinities to the same token and to
         offsets, singular values and eigenvalues. `patterns`, `removal`: how well the reads predict the attention and
         the effect of removing a head. `composition`, with several layers: over pairs of heads.
+
+    >>> sorted(ms.analyses.read_circuits(model, batch, reference=batch))
+    ['heads', 'ov', 'patterns', 'qk', 'removal']
     """
     model = resolve_model(model)
     summaries = [copying(model), spectra(model).drop_vars("sign_score")]

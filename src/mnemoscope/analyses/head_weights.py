@@ -109,6 +109,9 @@ def effective_weights(model: ModelLike, layers: Sequence[int] | None = None) -> 
 
     Raises InputError where attention scores and logits are no products of weight matrices (up to sigma), a weight is
     not finite, or there is no such layer.
+
+    >>> ms.analyses.effective_weights(model).W_V.shape
+    torch.Size([1, 2, 32, 16])
     """
     model = resolve_model(model)
     _check_supported(model.cfg)
@@ -135,7 +138,11 @@ def effective_weights(model: ModelLike, layers: Sequence[int] | None = None) -> 
 
 
 def check_indices(argument: str, given: Sequence[int] | None, size: int) -> list[int]:
-    """The chosen indices, or all of them; raises InputError where an index is out of range, or none is given."""
+    """The chosen indices, or all of them; raises InputError where an index is out of range, or none is given.
+
+    >>> ms.analyses.check_indices("layers", None, 3)
+    [0, 1, 2]
+    """
     if given is None:
         return list(range(size))
     for index in given:
@@ -299,6 +306,9 @@ def qk_circuits(
     Returns variables `<query part>_<key part>` for the parts token, pos and bias, over (layer, head) and, as they have
     them, (query_token or query_pos, key_token or key_pos), in attention scores: divided by attn_scale, before the
     softmax. `sigma` (layer) is what both sides were divided by. In a rotary model token_token is at one position.
+
+    >>> ms.analyses.qk_circuits(model).token_token.dims
+    ('layer', 'head', 'query_token', 'key_token')
     """
     model = resolve_model(model)
     weights = effective_weights(model, layers)
@@ -344,6 +354,9 @@ def ov_circuits(
     Returns `token_logit` (layer, head, source_token, logit), `pos_logit` (layer, head, source_pos, logit), `bias_logit`
     (layer, head, logit): b_V through W_O and W_U. In logits, up to a constant that all logits of a source may share.
     `sigma` (layer) is what the source was divided by (the bias is not), attribute `sigma_final` what everything was.
+
+    >>> ms.analyses.ov_circuits(model).token_logit.dims
+    ('layer', 'head', 'source_token', 'logit')
     """
     model = resolve_model(model)
     weights = effective_weights(model, layers)

@@ -81,6 +81,9 @@ def random_pairs(batch: Batch, n: int, *, seed: int = 0) -> PromptPairs:
 
     Weights of the batch are not used: choose the rows that are to count. Draws come from the seed's stream `random
     pairs`. Raises InputError where the batch has fewer than two rows, or n is below 1.
+
+    >>> len(ms.analyses.random_pairs(batch, 10))
+    10
     """
     in_range("n", n, 1, float("inf"))
     in_range("the number of sequences that pairs are drawn from", len(batch), 2, float("inf"))
@@ -179,6 +182,15 @@ def interchange_accuracy(
     Raises:
         InputError: The model is too small for the sequences, a site does not exist, there is no such variable, the
             causal model does not fit the sequences, there are too few answers for arbitrary ones, or logits hold NaN.
+
+    >>> slot = ms.core.CausalModel(
+    ...     name="recall",
+    ...     variables={"slot": lambda known: known["source_slot"]},
+    ...     answer=lambda known: known["y"].gather(1, known["slot"][:, None] - 1)[:, 0],
+    ... )
+    >>> swapped = ms.analyses.random_pairs(batch.select(batch.latents["is_repeat"]), 20)
+    >>> ms.analyses.interchange_accuracy(model, slot, swapped).iia.dims
+    ('variable', 'place', 'over')
     """
     model = resolve_model(model)
     places = heads_and_mlps(model) if places is None else places

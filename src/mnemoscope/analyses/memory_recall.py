@@ -60,6 +60,10 @@ class Association:
     lower. Equal ones tie, and a tie is not recalled; an output that several inputs share is given once. `targets` says
     which output is right for each input; none: output i belongs to input i. `labels` name the pairs (a token, a
     position); none: their numbers.
+
+    >>> mine = ms.analyses.Association(name="tokens", inputs=torch.eye(4), outputs=torch.eye(4))
+    >>> ms.analyses.recall_score(torch.eye(4), mine).recall.item()
+    1.0
     """
 
     name: str
@@ -126,6 +130,12 @@ def recall_score(
     Raises:
         InputError: Widths do not fit, the matrix is not finite, `k` does not leave a candidate out, or weights are no
             weights.
+
+    >>> tokens, logits = (ms.analyses.embedding_vectors(model, name) for name in ("W_E", "W_U"))
+    >>> same = ms.analyses.Association(name="same token", inputs=tokens, outputs=logits)
+    >>> found = ms.analyses.recall_score(ms.analyses.weight_product(model, "OV", layer=0, head=1), same)
+    >>> round(found.chance.item(), 2)
+    0.17
     """
     _check(matrix, association)
     n, n_candidates = len(association.inputs), len(association.outputs)
@@ -176,6 +186,10 @@ def recall_among(found: xr.Dataset, n_candidates: int) -> float:
 
     All associations that `recall_score` `found` count the same. `n_candidates` is m, the right one included. Raises
     InputError where there are fewer.
+
+    >>> mine = ms.analyses.Association(name="tokens", inputs=torch.eye(4), outputs=torch.eye(4))
+    >>> ms.analyses.recall_among(ms.analyses.recall_score(torch.eye(4), mine), 2)
+    1.0
     """
     n = int(found.attrs["n_candidates"])
     in_range("n_candidates", n_candidates, 2, n)
@@ -189,6 +203,9 @@ def chance_threshold(n: int, chance: float, *, p: float = 0.01) -> float:
     Associations are taken as independent, and `chance` is the probability of recalling one of them by guessing. The
     test is exact binomial, one-sided. Raises InputError where there is no association, or chance or p is no probability
     between 0 and 1.
+
+    >>> ms.analyses.chance_threshold(20, 0.25)
+    0.55
     """
     in_range("n", n, 1, float("inf"))
     for name, value in (("chance", chance), ("p", p)):
@@ -252,6 +269,9 @@ def weight_matrix(model: ModelLike, site: ParamSite) -> Float[Tensor, "d_in d_ou
     A `site` with a head gives the matrix of that head. W_in and W_out lead to and from the neurons, W_Q, W_K and W_V to
     the inside of the head, W_O from there. Attention scores and logits must be products of weight matrices. Raises
     InputError where the model is not supported, or the site is a bias, names no head, does not exist or is not finite.
+
+    >>> ms.analyses.weight_matrix(model, ms.ParamSite(name="W_in", layer=0)).shape
+    torch.Size([32, 64])
     """
     model = resolve_model(model)
     if not site.is_matrix:
@@ -277,6 +297,9 @@ def weight_product(
 
     `QK` is W_Q W_K^T / attn_scale, from the query's side to the key's, in attention scores. `OV` is W_V W_O. `MLP` is
     W_in W_out, as if the activation function were the identity. Errors are those of `weight_matrix`.
+
+    >>> ms.analyses.weight_product(model, "OV", layer=0, head=1).shape
+    torch.Size([32, 32])
     """
     model = resolve_model(model)
     one_of("name", name, get_args(Product))
@@ -300,6 +323,9 @@ def embedding_vectors(
     """Embeddings of tokens (`W_E`) or positions (`W_pos`), or the directions that logits read (`W_U`), as rows.
 
     Without `chosen` all of them. Raises InputError as `weight_matrix`, and where an index is out of range.
+
+    >>> ms.analyses.embedding_vectors(model, "W_U", range(3)).shape
+    torch.Size([3, 32])
     """
     model = resolve_model(model)
     one_of("name", name, get_args(Embedding))

@@ -227,6 +227,10 @@ def neuron_effects(
     Raises:
         InputError: The model has no such neurons or is too small for the batch, the reference has another length,
             another kind, a skill is tested nowhere, or the logits hold NaN.
+
+    >>> found = ms.analyses.neuron_effects(model, batch, skills=skills, reference=batch, kinds=["mean"])
+    >>> found.accuracy.dims
+    ('kind', 'neuron', 'skill')
     """
     model = resolve_model(model)
     n = mlp_block(model, layer).mlp.W_out.shape[0]
@@ -258,6 +262,11 @@ def group_effects(
 
     Returns:
         As `neuron_effects` without `layer_...`, with dimension `group` in place of `neuron`, and `size` over group.
+
+    >>> halves = {"first half": range(32), "second half": range(32, 64)}
+    >>> found = ms.analyses.group_effects(model, batch, halves, skills=skills, reference=batch, kinds=["mean"])
+    >>> found.accuracy.dims
+    ('kind', 'group', 'skill')
     """
     model = resolve_model(model)
     if not groups:
@@ -325,6 +334,10 @@ def neuron_shares(
 
     Raises:
         InputError: As `neuron_effects`; or a k is out of range, or a half lacks a skill.
+
+    >>> found = ms.analyses.neuron_shares(model, batch, skills=skills, reference=batch, ks=[0, 8], n_random=2)
+    >>> found.fraction.dims
+    ('skill', 'part', 'k', 'metric')
     """
     model = resolve_model(model)
     n = mlp_block(model, layer).mlp.W_out.shape[0]

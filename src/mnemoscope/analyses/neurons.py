@@ -80,6 +80,9 @@ def mlp_block(model: ModelLike, layer: int) -> Any:
 
     Raises InputError where the layer does not exist; its MLP is missing, gated, of several experts, beside the
     attention or normalised after it; or a weight of the model holds NaN.
+
+    >>> ms.analyses.mlp_block(model, 0).mlp.W_in.shape
+    torch.Size([32, 64])
     """
     model = resolve_model(model)
     cfg = model.cfg
@@ -122,6 +125,9 @@ def neuron_keys(
         neuron; if positional embeddings are added to the tokens' also `key_pos` over (neuron, pos) and `key_head_pos`
         over (neuron, head, pos). float64. `attrs["exact"]` is 1 where these terms, weighted with the attention, make
         up the whole pre-activation.
+
+    >>> ms.analyses.neuron_keys(model).key_token.dims
+    ('neuron', 'token')
     """
     model = resolve_model(model)
     block, cfg = mlp_block(model, layer), model.cfg
@@ -161,6 +167,9 @@ def neuron_values(
         `value` over (neuron, token), of the tokens that have a logit, float64, its mean over these zero; `promoted` and
         `suppressed` over (neuron, rank): the tokens with the largest and with the smallest logits, the extreme one
         first.
+
+    >>> ms.analyses.neuron_values(model, n_top=1).promoted.dims
+    ('neuron', 'rank')
     """
     model = resolve_model(model)
     block, cfg = mlp_block(model, layer), model.cfg
@@ -232,6 +241,10 @@ def neuron_activity(
     negative ones from the end, or the name of a latent that holds one a sequence. None is the last scored one; of
     padded sequences each one's own. Raises InputError where the model has no such neurons, is too small, or gives NaN,
     a position does not exist, or nothing in the batch is scored or weighs anything.
+
+    >>> activity = ms.analyses.neuron_activity(model, batch)
+    >>> activity.layer
+    0
     """
     model = resolve_model(model)
     mlp_block(model, layer)
@@ -309,7 +322,7 @@ def _latents(batch: Batch, sequence: Tensor, pos: Tensor, first: int) -> dict[st
             result[name] = value[sequence, pos]
         else:
             result |= {f"{name}[{i + 1}]": value[sequence, i] for i in range(value.shape[1])}
-    return result | {f"input@{batch.called(i)}": batch.inputs[sequence, i] for i in range(first + 1)}
+    return result | {f"input@{batch.position_name(i)}": batch.inputs[sequence, i] for i in range(first + 1)}
 
 
 def selectivity(
@@ -332,6 +345,10 @@ def selectivity(
         estimate of the bias. `control_level` over latent: the largest of those, over neurons and draws.
         `neuron_entropy` and `active`, the probability of being active, over neuron; `latent_entropy` over latent. All
         entropies in bits; latents that do not vary are left out.
+
+    >>> activity = ms.analyses.neuron_activity(model, batch)
+    >>> ms.analyses.selectivity(activity, n_draws=2).information.dims
+    ('neuron', 'latent')
     """
     in_range("n_draws", n_draws, 1, math.inf)
     weights, names, classes = activity.weights, *_classes(activity, latents)

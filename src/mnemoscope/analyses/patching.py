@@ -120,6 +120,10 @@ def patch(
     Raises:
         InputError: The kind has no such axis, a metric measures no prediction, the budget is too small, the model is
             too small or has no such activation, or its logits hold NaN.
+
+    >>> values = ms.patch(model, pairs, kind="z", over=("layer", "head"))
+    >>> ms.analyses.effects(values).ratio.dims
+    ('direction', 'metric', 'layer', 'head')
     """
     model = resolve_model(model)
     question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
@@ -195,6 +199,10 @@ def effects(result: xr.Dataset, *, refuse: bool = True) -> xr.Dataset:
         `ratio` without prompt: the ratio of the means over prompts, which no single small difference can blow up.
         `difference` over (metric, prompt): clean minus corrupted. `error` over metric: the standard error of its mean
         (NaN for one prompt). Attribute `noise`: the metrics that are noise, and why.
+
+    >>> values = ms.patch(model, pairs, kind="resid_pre", over=("layer", "pos"))
+    >>> ms.analyses.effects(values).ratio.sel(metric="logit_diff").dims
+    ('direction', 'layer', 'pos')
     """
     difference = result.clean - result.corrupted
     mean, error, clear, noise = _signal(difference)
@@ -267,6 +275,10 @@ def patch_edges(
     Raises:
         InputError: The model has no such edge or no edges that can be told apart, a metric measures no prediction, or
             the budget is too small.
+
+    >>> values = ms.patch_edges(model, pairs)
+    >>> print(values.sizes["edge"], "edges, the first:", values.edge.values[0])
+    13 edges, the first: input → L0H0 q
     """
     model = resolve_model(model)
     one_of("effect", effect, get_args(Effect))
@@ -323,6 +335,10 @@ def patch_paths(
     too.
 
     Returns what `patch_edges` does, along `path`.
+
+    >>> direct = {"L0H1 direct": [ms.Edge(writer=ms.Site(kind="z", layer=0, head=1))]}
+    >>> ms.analyses.patch_paths(model, pairs, direct).value.dims
+    ('direction', 'metric', 'path', 'prompt')
     """
     model = resolve_model(model)
     if not paths:
@@ -352,6 +368,11 @@ def edges_by_role(result: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
     `named` maps heads (`L0H1`) to roles (`analyses.roles`); edges of heads that it does not name are left out. Edges by
     role are ordered by readers and writers: embeddings, heads in the order of `named`, MLPs, logits. Raises InputError
     where the result has no edges, or two heads have the same role.
+
+    >>> values = ms.analyses.effects(ms.patch_edges(model, pairs))
+    >>> named = ms.analyses.edges_by_role(values, {"L0H0": "elimination head", "L0H1": "other head"})
+    >>> print(named.edge.values[0])
+    input → elimination head q
     """
     if "edge" not in result.dims:
         raise InputError(

@@ -54,6 +54,10 @@ def predict(
     Raises:
         InputError: The batch holds several sequences, `n` is out of range, the task has no such reference, or the
             model is too small.
+
+    >>> guesses = ms.predict(model, task, batch.select([0]), n=1)
+    >>> guesses.guess.sel(pos=8).values, guesses.p_guess.sel(pos=8).values.round(1)
+    (array([5]), array([1.]))
     """
     model = resolve_model(model)
     if len(batch) != 1:
@@ -105,6 +109,8 @@ def check_targets(batch: Batch, targets: TokenTargets) -> None:
     """Refuse targets that do not fit a batch.
 
     Raises InputError where there are none, a shape differs from that of the batch, or a target is looked for nowhere.
+
+    >>> ms.analyses.check_targets(batch, {"answer": (batch.targets, batch.scored)})
     """
     if not targets:
         raise InputError("targets must name at least one token to look for; got none")
@@ -122,6 +128,10 @@ def score_sums(
 
     `logits` are of some `rows` of a batch, `targets` of the whole batch. Raises InputError where the logits hold NaN,
     or a target is no token of the model.
+
+    >>> targets = {"answer": (batch.targets, batch.scored)}
+    >>> ms.analyses.score_sums(model(batch.inputs), targets, torch.arange(len(batch))).shape
+    torch.Size([1, 3])
     """
     return sum_scores_at(logits[places_of_targets(targets, rows).to(logits.device)], targets, rows)
 
@@ -150,5 +160,9 @@ def sum_scores_at(
 
 
 def target_counts(targets: TokenTargets) -> Int[Tensor, " target"]:
-    """At how many positions each is looked for."""
+    """At how many positions each is looked for.
+
+    >>> ms.analyses.target_counts({"answer": (batch.targets, batch.scored)}).tolist()
+    [320]
+    """
     return torch.stack([where.sum().cpu() for _, where in targets.values()])

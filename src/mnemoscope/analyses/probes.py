@@ -56,7 +56,12 @@ LatentValues = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos"]
 
 
 def with_latent(batch: Batch, name: str, values: Tensor) -> Batch:
-    """The same sequences with a further latent, `batch` or `batch pos`; InputError if name or length is wrong."""
+    """The same sequences with a further latent, `batch` or `batch pos`; InputError if name or length is wrong.
+
+    >>> labelled = ms.analyses.with_latent(batch, "before", batch.inputs.roll(1, 1))
+    >>> "before" in labelled.latents
+    True
+    """
     if name in batch.latents:
         raise InputError(f"the batch has a latent {name} already; take another name")
     if len(values) != len(batch):
@@ -101,6 +106,9 @@ def split_sequences(batch: Batch, *, seed: int = 0) -> tuple[Batch, Batch]:
     """Two halves without a sequence in common, drawn from the seed's stream `probe halves`.
 
     Copies of a sequence go to the same half. Raises InputError where there is one sequence only.
+
+    >>> [len(half) for half in ms.analyses.split_sequences(batch)]
+    [32, 32]
     """
     same = batch.inputs.unique(dim=0, return_inverse=True)[1].cpu()
     n = int(same.max()) + 1 if len(same) else 0
@@ -293,6 +301,12 @@ def probe(
     Raises:
         InputError: A site or latent is not to be probed, fit and test share a sequence, a latent or activation is NaN,
             or a model does not fit.
+
+    >>> fit = task.sample(200, split="train", generator=ms.generator(0, "fit"))
+    >>> site = ms.Site(kind="resid_post", layer=0, pos=-1)
+    >>> found = ms.probe(model, fit, "is_repeat", sites=[site], test=batch, n_shuffles=2)
+    >>> found.accuracy.dims
+    ('site', 'pos')
     """
     model = resolve_model(model)
     in_range("n_shuffles", n_shuffles, 1, math.inf)

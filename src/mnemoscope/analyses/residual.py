@@ -258,6 +258,10 @@ def logit_lens(
 
     Raises:
         AssertionError: The last depth does not give the model's own logits; with the size of the gap.
+
+    >>> lens = ms.logit_lens(model, batch)
+    >>> lens.depth.values.tolist(), lens["rank"].dims
+    (['L0 resid_pre', 'L0 resid_mid', 'L0 resid_post'], ('depth', 'prompt', 'pos'))
     """
     model = resolve_model(model)
     check_readable(model)

@@ -172,6 +172,10 @@ def shapley(
         InputError: There are too few or too many players, two share a site, or one cannot be removed that way. The
             model is too small for the batch, a skill is tested nowhere, the reference has another length,
             `max_bytes` does not suffice, or the logits hold NaN.
+
+    >>> shares = ms.shapley(model, batch, skills=skills, reference=batch)
+    >>> shares.value.dims
+    ('kind', 'component', 'skill', 'metric')
     """
     model = resolve_model(model)
     players = heads_and_mlps(model) if targets is None else targets
@@ -256,6 +260,10 @@ def removal_agreement(result: xr.Dataset, *, margin: float = MARGIN, learned: fl
         `higher orders`) and `partner`, the part that it interacts most with in that direction. Over (kind, skill):
         `rank_correlation` (Spearman's) of what is lost with values. Over (kind, skill, other_skill):
         `removal_outcome` and `value_outcome`, as `dissociation` gives them.
+
+    >>> shares = ms.shapley(model, batch, skills=skills, reference=batch)
+    >>> ms.analyses.removal_agreement(shares).reason.dims
+    ('kind', 'skill', 'component')
     """
     if "interaction" not in result:
         raise InputError("agreement needs interactions; call shapley with interactions=True")

@@ -56,6 +56,10 @@ class Subspace:
     the basis; for orthogonal projections it is the basis itself. `centre` is the mean activation. `classes` are the
     values of the latent and `means` the mean activation of each; none for a number. `shuffled` holds what the same
     procedure gives with the labels permuted among sequences, draw by draw.
+
+    >>> site = ms.Site(kind="resid_post", layer=0, pos=-1)
+    >>> ms.analyses.subspace(model, batch, "is_repeat", site=site, n_shuffles=2).basis.shape
+    torch.Size([1, 32])
     """
 
     site: Site
@@ -103,6 +107,11 @@ def subspace(
     rows where that holds count. `penalty` is that of the probe. The seed's streams permute the labels for each of the
     `n_shuffles`. Raises InputError where a site or latent is not to be probed, the latent takes a single value, or the
     activations do not vary with it at all.
+
+    >>> site = ms.Site(kind="resid_post", layer=0, pos=-1)
+    >>> found = ms.analyses.subspace(model, batch, "is_repeat", site=site, n_shuffles=2)
+    >>> found.latent, found.basis.shape
+    ('is_repeat', torch.Size([1, 32]))
     """
     model = resolve_model(model)
     one_of("method", method, SUBSPACE_METHODS)

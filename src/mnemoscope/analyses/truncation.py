@@ -45,7 +45,9 @@ from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.run import Decompositions, change_weights, weight_at
 
 SpectrumPart = Literal["top", "rest"]
+"""The largest singular values of a matrix, or the others."""
 SPECTRUM_PARTS: tuple[SpectrumPart, ...] = get_args(SpectrumPart)
+"""Both parts of a spectrum."""
 
 WeightSets = Mapping[str, Sequence[ParamSite]]
 """Name to the matrices that are cut together."""
@@ -80,6 +82,11 @@ def truncate(
 
     Raises:
         InputError: The model is too small for the batch or has no such weight, or an argument is not as described.
+
+    >>> targets = {"answer": (batch.targets, batch.scored)}
+    >>> cut = ms.analyses.truncate(model, batch, weights=ms.analyses.last_mlp(model), targets=targets, ranks=[4])
+    >>> cut.probability.dims
+    ('weight', 'part', 'rank', 'target')
     """
     model = resolve_model(model)
     check_fits(model, batch)
@@ -115,7 +122,11 @@ def truncate(
 
 
 def last_mlp(model: ModelLike) -> dict[str, tuple[ParamSite, ...]]:
-    """W_in and W_out of the last layer's MLP, each by itself and both together; InputError if the model has none."""
+    """W_in and W_out of the last layer's MLP, each by itself and both together; InputError if the model has none.
+
+    >>> list(ms.analyses.last_mlp(model))
+    ['L0 W_in', 'L0 W_out', 'L0 W_in + L0 W_out']
+    """
     model = resolve_model(model)
     if model.cfg.attn_only:
         raise InputError("the model has no MLP; name the weights to cut, such as L0H0 W_O")

@@ -115,6 +115,11 @@ def run_trials(
         InputError: `jobs` is negative, a claim has no measure, its system cannot be imported as a whole, or runs
             contradict each other. A claim is about language models and none is named, or one is named twice. No such
             device or dtype exists, or a measure refuses its model.
+
+    >>> runs = ms.find_runs("zoo:v3-quick")
+    >>> (ruling,) = ms.run_trials([ms.CLAIMS.get("T2")], runs, sensitivity=False, emergence=False)
+    >>> ruling.verdict.outcome  # two seeds are too few
+    'NOT_APPLICABLE'
     """
     n_processes(jobs)
     asked_models = language_models(models, device, dtype)

@@ -19,6 +19,9 @@ class Task(Protocol):
     """A generator of sequences whose latents, counterfactuals and exact predictors are known.
 
     A task is a frozen dataclass: its fields are its configuration.
+
+    >>> isinstance(task, ms.Task), task.name
+    (True, 'permutation-lookup')
     """
 
     name: ClassVar[str]
@@ -229,6 +232,11 @@ class HookedModel(Protocol):
     """The part of TransformerLens's interface that analyses use.
 
     A HookedTransformer has it, and so has a TransformerBridge.
+
+    >>> def n_weights(model: ms.HookedModel) -> int:
+    ...     return sum(weight.numel() for _, weight in model.named_parameters())
+    >>> n_weights(model)
+    9286
     """
 
     @property

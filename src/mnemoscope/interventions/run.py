@@ -51,6 +51,10 @@ def run_with(
     Interventions may name latents of the batch; those at one place act in this order. Resampling draws from the seed's
     stream `resample`. Pass `recordings` of the same model where several runs take values from the same batches. Raises
     InputError where a site does not exist in the model, or a source does not fit the batch.
+
+    >>> logits = ms.run_with(model, batch, [ms.Zero(site=ms.Site(kind="z", layer=0, head=1))])
+    >>> logits.shape
+    torch.Size([64, 9, 6])
     """
     model = resolve_model(model)
     with intervene(model, batch, interventions, seed=seed, recordings=recordings):

@@ -66,6 +66,10 @@ def replace_heads(
 
     Raises:
         InputError: A head does not exist, a pattern could not be attention, or a skill is tested nowhere.
+
+    >>> found = ms.analyses.replace_heads(model, batch, {(0, 0): ms.core.patterns.uniform()})
+    >>> sorted(found)
+    ['accuracy', 'clean_accuracy', 'clean_loss', 'holds', 'loss', 'rise', 'rise_error']
     """
     model = resolve_model(model)
     return replace_together(loss_meter(model, batch, skills, tolerance=tolerance), assigned)
@@ -105,6 +109,10 @@ def replace_each(
     Raises:
         InputError: There is no mechanism, two share a name, a pattern could not be attention, or a skill is tested
             nowhere.
+
+    >>> found = ms.analyses.replace_each(model, batch, [ms.core.patterns.uniform()])
+    >>> found.holds.dims
+    ('layer', 'head', 'mechanism')
     """
     model = resolve_model(model)
     check_names(mechanisms)

@@ -110,6 +110,10 @@ def reverse_engineer(
     Raises:
         InputError: There is no mechanism, two share a name, one gives what could not be attention, a fallback says
             nothing about some query, or a skill is tested in no sequence of one half.
+
+    >>> found = ms.analyses.reverse_engineer(model, batch, [ms.core.patterns.uniform()])
+    >>> sorted(found)
+    ['heads', 'joint', 'selection']
     """
     model = resolve_model(model)
     options = {"skills": skills, "fallbacks": fallbacks, "learned": learned, "tolerance": tolerance, "seed": seed}
@@ -131,6 +135,10 @@ class AttentionCircuit:
         pruned: The same with the paths that are left.
         paths: Of the paths that are left, taken out one at a time, as in `reverse_engineer`; none: no path is left.
         dropped: Names of the paths that were dropped, in that order.
+
+    >>> found = ms.analyses.find_circuit(model, batch, [ms.core.patterns.uniform()])
+    >>> isinstance(found, ms.analyses.AttentionCircuit), found.dropped
+    (True, ())
     """
 
     mechanisms: dict[HeadIndex, Mechanism]
@@ -159,6 +167,10 @@ def find_circuit(
     by; those that say nothing about some queries get each of the fallbacks. Other arguments and errors are as for
     `reverse_engineer`. A path is a part of a head's mechanism, and also needed where only the learned attention of
     later layers misses it.
+
+    >>> found = ms.analyses.find_circuit(model, batch, ms.core.patterns.common_mechanisms())
+    >>> found.heads.holds.dims
+    ('layer', 'head')
     """
     model = resolve_model(model)
     options = {"skills": skills, "fallbacks": fallbacks, "learned": learned, "tolerance": tolerance, "seed": seed}
@@ -348,6 +360,9 @@ def read_heads(
         `heads`, `joint`, `paths`, `selection`: from `reverse_engineer`; `paths` is empty where no head was replaced.
         `shares`: from `attention_by_mechanism`.
         `scores`: from `head_scores`.
+
+    >>> sorted(ms.analyses.read_heads(model, task, batch))
+    ['heads', 'joint', 'paths', 'scores', 'selection', 'shares']
     """
     model = resolve_model(model)
     mechanisms, period = slot_mechanisms(task.slot_size), task.slot_size

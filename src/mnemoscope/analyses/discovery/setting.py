@@ -53,6 +53,10 @@ def circuit(edges: Sequence[Edge], members: Iterable[str]) -> xr.DataArray:
     `members` are names as `str(edge)` gives them: `L0H1 → L0 MLP`. Raises InputError where the model has no such edge.
 
     Returns truth values over edge.
+
+    >>> edges = ms.interventions.model_edges(model)
+    >>> ms.analyses.circuit(edges, ["L0H1 → logits"]).sum().item()
+    1
     """
     names, members = [str(edge) for edge in edges], set(members)
     if unknown := sorted(members.difference(names)):
@@ -96,7 +100,12 @@ def circuit_masks(edges: Sequence[Edge], circuits: xr.DataArray) -> Bool[np.ndar
 
 
 def circuit_nodes(circuit: xr.DataArray) -> list[str]:
-    """The parts that a circuit's edges join, in the order of writing, the logits last."""
+    """The parts that a circuit's edges join, in the order of writing, the logits last.
+
+    >>> edges = ms.interventions.model_edges(model)
+    >>> ms.analyses.circuit_nodes(ms.analyses.circuit(edges, ["L0H1 → logits"]))
+    ['L0H1', 'logits']
+    """
     ends = {end: list(map(str, circuit[end].values)) for end in ("writer", "reader")}
     sources = [name for name in dict.fromkeys(ends["writer"]) if name not in set(ends["reader"])]
     joined = {name for names in ends.values() for name, inside in zip(names, circuit.values, strict=True) if inside}
@@ -194,6 +203,10 @@ class Setting:
         max_bytes: Bound on what a run of circuits allocates on the way. None: as for `patch`.
         max_seconds: Bound on what one analysis may take by estimate, of models with more than `LARGE` edges: more is
             refused before it starts, saying how much it would be. None: there is none.
+
+    >>> setting = ms.analyses.Setting(model=model, pairs=pairs)
+    >>> len(setting.edges), setting.span > 0
+    (13, True)
     """
 
     model: ModelLike
