@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from pkgutil import resolve_name
 
 from mnemoscope.core.renamed import public_rooms, short_name
 
@@ -22,7 +23,10 @@ def page(room: str) -> str:
 
 def _entry(room: str, name: str) -> Iterator[str]:
     item, public = getattr(importlib.import_module(room), name), f"{room}.{name}"
-    if inspect.ismodule(item):
+    first = f"{public_rooms()[name][0]}.{name}"
+    if public != first and resolve_name(first) is item:
+        yield f"``{short_name(public)}``: the same as ``{short_name(first)}``"
+    elif inspect.ismodule(item):
         yield f"``{short_name(public)}``: {inspect.getdoc(item).splitlines()[0]}"
     elif inspect.isclass(item):
         yield from (f".. autoclass:: {public}", "   :members:")

@@ -25,7 +25,7 @@ def public_objects() -> dict[str, Any]:
 @functools.cache
 def _shared() -> dict[str, Any]:
     [code] = re.findall(r"## Examples\n.*?```python\n(.*?)```", (ROOT / "docs" / "api.md").read_text(), re.S)
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"__name__": "__main__"}
     exec(code, names)
     return names
 

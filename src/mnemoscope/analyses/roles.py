@@ -191,12 +191,12 @@ def targets_by_role(targets: Mapping[str, Sequence[Site]], named: Mapping[str, s
 
 
 def rename_heads(text: str, named: Mapping[str, str]) -> str:
-    """A text in which heads have the names of their roles.
+    """A text in which heads have the names of their roles; heads without a role keep theirs.
 
-    >>> ms.analyses.rename_heads("L0H1 → logits", {"L0H1": "recall head"})
-    'recall head → logits'
+    >>> ms.analyses.rename_heads("L0H1 → L1H0", {"L0H1": "recall head"})
+    'recall head → L1H0'
     """
-    return HEAD.sub(lambda head: named[head[0]], text)
+    return HEAD.sub(lambda head: named.get(head[0], head[0]), text)
 
 
 def roles_of(result: xr.Dataset) -> dict[str, str]:
