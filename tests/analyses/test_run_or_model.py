@@ -109,12 +109,14 @@ def test_a_run_gives_what_its_model_gives(name):
     ],
     ids=["a word", "a path", "a list", "nothing"],
 )
+@pytest.mark.usefixtures("as_installed")
 def test_what_is_neither_run_nor_model_is_refused_in_one_line(given, way_out):
     with pytest.raises(ms.InputError, match=r"^model must be a run, a subject or a hooked model such as a ") as caught:
         ms.core.resolve_model(given)
     assert str(caught.value).endswith(f"{reprlib.repr(given)}: {way_out}")
 
 
+@pytest.mark.usefixtures("as_installed")
 def test_a_setting_refuses_what_is_no_model_when_it_is_made():
     pairs = shared_names()["pairs"]
     with pytest.raises(ms.InputError, match="model must be a run"):

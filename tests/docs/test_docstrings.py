@@ -20,6 +20,7 @@ def test_every_public_name_has_an_example():
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.lm if name in LANGUAGE else ()) for name in sorted(OBJECTS)]
 )
+@pytest.mark.usefixtures("as_installed")
 def test_the_example_gives_what_stands_below_it(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     examples = examples_of(OBJECTS[name])

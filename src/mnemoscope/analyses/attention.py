@@ -105,7 +105,7 @@ def named_patterns(
         `pattern` over (example, layer, head, query, key) and `token` over (example, key), such as `x2=4` where
         positions have names; all of these are numbered. `n_tokens` over example: how many of them are no padding.
 
-    >>> ms.analyses.named_patterns(model, batch.select([0])).pattern.dims
+    >>> ms.analyses.named_patterns(model, batch.select(slice(1))).pattern.dims
     ('example', 'layer', 'head', 'query', 'key')
     """
     model = resolve_model(model)

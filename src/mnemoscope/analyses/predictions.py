@@ -55,7 +55,7 @@ def predict(
         InputError: The batch holds several sequences, `n` is out of range, the task has no such reference, or the
             model is too small.
 
-    >>> guesses = ms.predict(model, task, batch.select([0]), n=1)
+    >>> guesses = ms.predict(model, task, batch.select(slice(1)), n=1)
     >>> guesses.guess.sel(pos=8).values, guesses.p_guess.sel(pos=8).values.round(1)
     (array([5]), array([1.]))
     """

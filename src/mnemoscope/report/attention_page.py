@@ -74,7 +74,7 @@ def attention(
         InputError: Sequences are missing or do not fit the model, a layer or a name is of no head, or the page would
             hold more than 40 million weights.
 
-    >>> page = ms.attention(model, batch.select([0]), path="attention.html")
+    >>> page = ms.attention(model, batch.select(slice(1)), path="attention.html")
     >>> Path("attention.html").exists()
     True
     """
