@@ -27,7 +27,7 @@ def _entry(room: str, name: str) -> Iterator[str]:
     if public != first and resolve_name(first) is item:
         yield f"``{short_name(public)}``: the same as ``{short_name(first)}``"
     elif inspect.ismodule(item):
-        yield f"``{short_name(public)}``: {inspect.getdoc(item).splitlines()[0]}"
+        yield f"``{short_name(public)}``: {str(inspect.getdoc(item)).splitlines()[0]}"
     elif inspect.isclass(item):
         yield from (f".. autoclass:: {public}", "   :members:")
     elif inspect.isroutine(item):

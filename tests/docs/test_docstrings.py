@@ -10,6 +10,7 @@ from tests.doc_examples import examples_of, public_objects, shared_names
 OBJECTS = public_objects()
 LANGUAGE = ("ms.language_model", "ms.prompt_pairs", "ms.prompts")
 """Their examples use the packaged language model."""
+MARKS = {**dict.fromkeys(LANGUAGE, pytest.mark.lm), "ms.run_trials": pytest.mark.full}
 
 
 def test_every_public_name_has_an_example():
@@ -17,9 +18,7 @@ def test_every_public_name_has_an_example():
     assert [name for name, item in OBJECTS.items() if not examples_of(item)] == []
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.lm if name in LANGUAGE else ()) for name in sorted(OBJECTS)]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in sorted(OBJECTS)])
 @pytest.mark.usefixtures("as_installed")
 def test_the_example_gives_what_stands_below_it(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
