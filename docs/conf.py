@@ -5,6 +5,7 @@ import importlib
 import os
 import pkgutil
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from sphinx.writers.html5 import HTML5Translator
 
 import mnemoscope
 from mnemoscope.core.renamed import OLD_NAMES, short_name
+
+sys.path.insert(0, str(Path(__file__).parent))
+import reference
 
 project = "mnemoscope"
 author = "the mnemoscope developers"
@@ -61,7 +65,10 @@ NO_PAGES = ("cli", "commands", "zoo", "data")
 
 
 class Modules(SphinxDirective):
-    """`.. modules:: package`: a section with the documentation of every module of a package; folders have own pages."""
+    """`.. modules:: package`: a section with the documentation of every module of a package; folders have own pages.
+
+    Links lead to the pages of public names, so nothing here is in the index.
+    """
 
     required_arguments = 1
 
@@ -71,7 +78,7 @@ class Modules(SphinxDirective):
         for folder in package.__path__:
             self.env.note_dependency(folder)
             for name in sorted(module.name for module in pkgutil.iter_modules([folder]) if not module.ispkg):
-                lines += [name, "-" * len(name), "", f".. automodule:: {package.__name__}.{name}", ""]
+                lines += [name, "-" * len(name), "", f".. automodule:: {package.__name__}.{name}", "   :no-index:", ""]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
@@ -111,7 +118,7 @@ class OldNames(SphinxDirective):
 
 
 def _write_api_pages() -> None:
-    """A page for every package of mnemoscope that holds modules, in docs/api, so that none can be forgotten."""
+    """A page for every room with its public names, and one for every package that holds modules, in docs/api."""
     API.mkdir(exist_ok=True)
     for old in API.glob("*.rst"):
         old.unlink()
@@ -121,6 +128,8 @@ def _write_api_pages() -> None:
         toctree = f".. toctree::\n   :caption: Folders\n   :maxdepth: 1\n\n{pages}" if pages else ""
         text = f"{title}\n{'=' * len(title)}\n\n.. modules:: {name}\n\n{toctree}"
         (API / f"{title}.rst").write_text(text)
+    for room in reference.ROOMS:
+        (API / f"{room}.rst").write_text(reference.page(room))
 
 
 def _packages(parent: str) -> Iterator[tuple[str, list[str]]]:

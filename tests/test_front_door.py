@@ -1,6 +1,7 @@
 """The public names: what the stubs promise is there, light to import, and all that guests, pages and examples use."""
 
 import ast
+import doctest
 import importlib
 import pkgutil
 import re
@@ -189,7 +190,22 @@ def words_of_tasks() -> set[str]:
 OF_TASKS = {"elimination", "birth", "permutation lookup", "lookup task", "is_repeat", "repeat_ratio", "earlier_x"}
 
 
+def example_lines(file: Path) -> set[int]:
+    """The lines of a file that belong to examples in docstrings, which may speak of a shipped task."""
+    if file.suffix != ".py":
+        return set()
+    nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    found = set()
+    for node in nodes:
+        text = ast.get_docstring(node, clean=False)
+        for example in doctest.DocTestParser().get_examples(text or ""):
+            first = node.body[0].lineno + example.lineno
+            found |= set(range(first, first + f"{example.source}{example.want}".count("\n")))
+    return found
+
+
 def test_the_library_has_no_word_of_a_task():
+    """Examples in docstrings have some: a run of a shipped task is what they are tried on."""
     words = words_of_tasks()
     assert len(words) > 80
     pattern = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, sorted(words, key=len, reverse=True)))})(?![\w-])")
@@ -198,7 +214,7 @@ def test_the_library_has_no_word_of_a_task():
         for file in sorted(PACKAGE.rglob("*.py*"))
         if file.suffix in (".py", ".pyi") and file.relative_to(PACKAGE).parts[0] != "systems"
         for number, line in enumerate(file.read_text().splitlines(), start=1)
-        if pattern.search(line)
+        if pattern.search(line) and number not in example_lines(file)
     ]
     assert found == []
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.comparison import compare_predictions, difference, skill_scores
+from mnemoscope.analyses.comparison import compare_predictions, paired_difference, skill_scores
 from mnemoscope.core.errors import InputError
 from mnemoscope.systems.retrieval.constructed import chain_follower
 from mnemoscope.systems.retrieval.tasks import Retrieval
@@ -81,7 +81,7 @@ def test_labels_of_one_side_only_have_no_difference():
         coords = {"seed": seeds, "role": roles, "component": (("seed", "role"), data)}
         return xr.DataArray(data, dims=("seed", "role"), coords=coords)
 
-    found = difference(values(["a", "b"], [0, 1, 2]), values(["b", "c"], [0, 1, 2]))
+    found = paired_difference(values(["a", "b"], [0, 1, 2]), values(["b", "c"], [0, 1, 2]))
     assert found.role.values.tolist() == ["a", "b", "c"]
     assert found.sel(role="b").values.tolist() == [-10, -10, -10]
     assert found.sel(role=["a", "c"]).isnull().all()

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mnemoscope.core.renamed import OLD_NAMES
+from mnemoscope.core.renamed import OLD_NAMES, public_rooms
 
 OLD_ROOMS = [old for old in OLD_NAMES if old.count(".") == 1 and importlib.util.find_spec(old)]
 
@@ -52,3 +52,39 @@ def test_a_room_warns_of_nothing_and_an_old_room_can_be_imported():
     rooms = json.dumps({old: OLD_NAMES[old] for old in OLD_ROOMS})
     done = subprocess.run([sys.executable, "-c", NEW_THEN_OLD, rooms], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+ROOMS = sorted({room for rooms in public_rooms().values() for room in rooms})
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_name_that_is_in_another_room_is_refused_with_its_place(room):
+    face = importlib.import_module(room)
+    elsewhere = [name for name, rooms in public_rooms().items() if room not in rooms and name not in vars(face)]
+    elsewhere = [name for name in elsewhere if f"{room}.{name}" not in OLD_NAMES and not name.startswith("_")]
+    assert len(elsewhere) > 50
+    for name in elsewhere:
+        with pytest.raises(AttributeError, match=rf"has no name {name}; it is ms\.[\w.]*\b{name}$") as caught:
+            getattr(face, name)
+        place = str(caught.value).rpartition(" ms.")[2]
+        assert pkgutil.resolve_name(f"mnemoscope.{place}") is resolved(f"{public_rooms()[name][0]}.{name}")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_misspelt_name_is_refused_with_the_nearest_one(room):
+    face = importlib.import_module(room)
+    for name, rooms in public_rooms().items():
+        typo = f"{name}{name[-1]}"
+        if room in rooms and typo not in public_rooms() and not name.startswith("_"):
+            with pytest.raises(AttributeError, match=rf"; the nearest: .*\b{name}\b"):
+                getattr(face, typo)
+
+
+def test_the_error_names_the_room_and_nothing_where_nothing_is_near():
+    import mnemoscope as ms
+
+    with pytest.raises(AttributeError, match=r"^ms has no name ov_circuits; it is ms\.analyses\.ov_circuits$"):
+        ms.ov_circuits  # noqa: B018 # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(AttributeError, match=r"^ms has no name xyzzyq$"):
+        ms.xyzzyq  # noqa: B018 # pyright: ignore[reportAttributeAccessIssue]
+    assert not hasattr(ms, "__wrapped__")

@@ -1,6 +1,6 @@
-from .ablation import Removal as Removal
+from .ablation import RemovalKind as RemovalKind
 from .ablation import attention_paths as attention_paths
-from .ablation import removal as removal
+from .ablation import make_removal as make_removal
 from .alignment import align as align
 from .alignment import alignment_search as alignment_search
 from .attention import attention_by_mechanism as attention_by_mechanism
@@ -20,7 +20,7 @@ from .baselines import gate_of_run as gate_of_run
 from .baselines import select_learned_skills as select_learned_skills
 from .baselines import select_learners as select_learners
 from .comparison import compare_predictions as compare_predictions
-from .comparison import difference as difference
+from .comparison import paired_difference as paired_difference
 from .comparison import skill_scores as skill_scores
 from .comparison import skill_trajectory as skill_trajectory
 from .discovery.criteria import against_random as against_random
@@ -31,7 +31,7 @@ from .discovery.searches import greedy as greedy
 from .discovery.searches import top_n as top_n
 from .discovery.setting import Setting as Setting
 from .discovery.setting import circuit as circuit
-from .discovery.setting import nodes as nodes
+from .discovery.setting import circuit_nodes as circuit_nodes
 from .dissociation_tables import dissociation as dissociation
 from .dissociation_tables import dissociation_margins as dissociation_margins
 from .edits import draw_differing_sequences as draw_differing_sequences
@@ -41,7 +41,7 @@ from .estimates import approximation as approximation
 from .estimates import attribute_edges as attribute_edges
 from .estimates import estimate as estimate
 from .estimates import integrate_edges as integrate_edges
-from .evaluation import ALL as ALL
+from .evaluation import ALL_SEQUENCES as ALL_SEQUENCES
 from .evaluation import accuracy_by_skill as accuracy_by_skill
 from .evaluation import evaluate_splits as evaluate_splits
 from .evaluation import evaluate_subject as evaluate_subject
@@ -64,7 +64,7 @@ from .head_circuits import spectra as spectra
 from .head_predictions import predict_patterns as predict_patterns
 from .head_predictions import predict_removal as predict_removal
 from .head_predictions import read_circuits as read_circuits
-from .head_weights import chosen_indices as chosen_indices
+from .head_weights import check_indices as check_indices
 from .head_weights import effective_weights as effective_weights
 from .head_weights import ov_circuits as ov_circuits
 from .head_weights import qk_circuits as qk_circuits
@@ -72,11 +72,11 @@ from .interchange import interchange_accuracy as interchange_accuracy
 from .interchange import random_pairs as random_pairs
 from .memory_recall import Association as Association
 from .memory_recall import chance_threshold as chance_threshold
-from .memory_recall import embeddings as embeddings
-from .memory_recall import product as product
-from .memory_recall import recall as recall
+from .memory_recall import embedding_vectors as embedding_vectors
 from .memory_recall import recall_among as recall_among
-from .memory_recall import weight as weight
+from .memory_recall import recall_score as recall_score
+from .memory_recall import weight_matrix as weight_matrix
+from .memory_recall import weight_product as weight_product
 from .neuron_groups import neuron_agreement as neuron_agreement
 from .neuron_groups import neuron_roles as neuron_roles
 from .neuron_groups import read_neurons as read_neurons
@@ -90,7 +90,7 @@ from .neurons import neuron_activity as neuron_activity
 from .neurons import neuron_keys as neuron_keys
 from .neurons import neuron_values as neuron_values
 from .neurons import selectivity as selectivity
-from .onsets import HALF as HALF
+from .onsets import ONSET_THRESHOLD as ONSET_THRESHOLD
 from .onsets import ThresholdDirection as ThresholdDirection
 from .onsets import first_step as first_step
 from .onsets import order_of_onsets as order_of_onsets
@@ -98,8 +98,8 @@ from .onsets import threshold_onset as threshold_onset
 from .patching import edges_by_role as edges_by_role
 from .patching import effects as effects
 from .patching import patch_paths as patch_paths
-from .predictions import SCORES as SCORES
-from .predictions import Targets as Targets
+from .predictions import TARGET_SCORES as TARGET_SCORES
+from .predictions import TokenTargets as TokenTargets
 from .predictions import check_targets as check_targets
 from .predictions import predict as predict
 from .predictions import score_sums as score_sums
@@ -125,6 +125,6 @@ from .subspaces import Subspace as Subspace
 from .subspaces import subspace as subspace
 from .truncation import SPECTRUM_PARTS as SPECTRUM_PARTS
 from .truncation import SpectrumPart as SpectrumPart
-from .truncation import Weights as Weights
+from .truncation import WeightSets as WeightSets
 from .truncation import last_mlp as last_mlp
 from .truncation import truncate as truncate

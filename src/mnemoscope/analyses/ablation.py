@@ -24,8 +24,8 @@ from torch import Tensor
 from mnemoscope.analyses.forward import answer_scores, check_fits, read_logits_at, skill_losses
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Intervention, Removal, removal
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Intervention, RemovalKind, make_removal
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import ATTENTION, Kind, Position, Site
 from mnemoscope.core.skills import Skills, skill_means
 from mnemoscope.engine.budget import MAX_BYTES
@@ -37,13 +37,13 @@ AblationTargets = dict[str, tuple[Site, ...]]
 
 
 def ablate(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     skills: Skills,
     reference: Batch,
     targets: Mapping[str, Sequence[Site]] | None = None,
-    kinds: Sequence[Removal] = REPLACEMENTS,
+    kinds: Sequence[RemovalKind] = REPLACEMENTS,
     within: str | None = None,
     max_bytes: int | None = None,
     seed: int = 0,
@@ -51,7 +51,7 @@ def ablate(
     """Skills with one target removed at a time.
 
     Args:
-        model: Any hooked model whose vocabulary and context are large enough.
+        model: A run, a subject or any hooked model whose vocabulary and context are large enough.
         batch: Sequences that test the skills.
         skills: For each skill the positions whose answer it alone gives (`task.skills(batch)`).
         reference: Sequences that means and resampled activations come from; as long as those of `batch`.
@@ -73,7 +73,12 @@ def ablate(
     Raises:
         InputError: The model is too small for the batch, a site does not exist, the reference has another length, or
             `max_bytes` does not suffice.
+
+    >>> lost = ms.ablate(model, batch, skills=skills, reference=batch, kinds=["mean"])
+    >>> lost.accuracy.sel(kind="mean", skill="elimination").to_series().round(1).to_dict()
+    {'L0H0': 0.3, 'L0H1': 1.0, 'L0 MLP': 0.2}
     """
+    model = resolve_model(model)
     check_fits(model, batch, vectors=True)
     for kind in kinds:
         one_of("the kind of an ablation", kind, REMOVALS)
@@ -101,7 +106,7 @@ def ablate(
     clean = measured([])
     cells = []
     for kind in kinds:
-        removed = ([removal(kind, site, source, within) for site in sites] for sites in targets.values())
+        removed = ([make_removal(kind, site, source, within) for site in sites] for sites in targets.values())
         cells += [_skill_means(measured(interventions), clean) for interventions in removed]
     dims, names = ("kind", "component", "skill"), list(next(iter(clean.values())))
     shape = (len(kinds), len(targets), len(names))
@@ -199,7 +204,7 @@ def _place(site: Site, axis: str) -> Position | None:
 
 
 def attention_paths(
-    model: HookedModel,
+    model: ModelLike,
     n_pos: int,
     *,
     kind: Kind = "scores",
@@ -211,7 +216,12 @@ def attention_paths(
     `kind` is `scores` for the ablation `knockout` (the weight is spread over the other keys) or `pattern` for `zero`
     (the weight is lost). With `queries` only paths to these positions are taken. `names` of all positions name the
     paths; without them their numbers do.
+
+    >>> paths = ms.analyses.attention_paths(model, 9, queries=[8])
+    >>> len(paths), next(iter(paths))
+    (18, 'L0H0 0→8')
     """
+    model = resolve_model(model)
     one_of("kind", kind, ("scores", "pattern"))
     for query in queries or ():
         in_range("a query", query, 0, n_pos - 1)

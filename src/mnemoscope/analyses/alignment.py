@@ -65,7 +65,7 @@ from mnemoscope.core.batch import Named
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator, stream_seed
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, Site
 from mnemoscope.interventions.graph import check_exists
@@ -79,7 +79,7 @@ BATCH_SIZE = 128
 
 
 def alignment_search(
-    model: HookedModel,
+    model: ModelLike,
     causal: CausalModel,
     variable: str,
     *,
@@ -97,7 +97,7 @@ def alignment_search(
     """Learn subspaces for a variable and compare them with random ones and with a search for arbitrary answers.
 
     Args:
-        model: Any hooked model through which gradients flow; its weights stay.
+        model: A run, a subject or any hooked model through which gradients flow; its weights stay.
         causal: The causal model.
         variable: Which of its variables.
         site: Where it is looked for.
@@ -120,7 +120,20 @@ def alignment_search(
     Raises:
         InputError: The model is too small, the site does not exist or holds no vectors, there is no such variable, the
             causal model does not fit, or there are too few answers for arbitrary ones.
+
+    >>> slot = ms.core.CausalModel(
+    ...     name="recall",
+    ...     variables={"slot": lambda known: known["source_slot"]},
+    ...     answer=lambda known: known["y"].gather(1, known["slot"][:, None] - 1)[:, 0],
+    ... )
+    >>> repeats = batch.select(batch.latents["is_repeat"])
+    >>> one, two = (ms.analyses.random_pairs(repeats, 20, seed=seed) for seed in (0, 1))
+    >>> site = ms.Site(kind="resid_post", layer=0, pos=-1)
+    >>> short = {"n_starts": 1, "n_random": 1, "n_steps": 2}
+    >>> ms.analyses.alignment_search(model, slot, "slot", site=site, k=4, fit=one, test=two, **short).iia.dims
+    ('answers', 'start', 'prompts', 'over')
     """
+    model = resolve_model(model)
     in_range("n_starts", n_starts, 1, float("inf"))
     for batch in (fit.clean, fit.corrupted, test.clean, test.corrupted):
         check_fits(model, batch)
@@ -258,7 +271,7 @@ AlignmentCandidates = dict[str, tuple[Site, ...]]
 
 
 def align(
-    model: HookedModel,
+    model: ModelLike,
     causal: CausalModel,
     *,
     selection: PromptPairs,
@@ -276,7 +289,18 @@ def align(
         `iia`, `mass`, `kl`, `before_iia`, `before_mass`, `before_kl` (nothing exchanged), `n` (pairs), `other_iia` (at
         the place of the next variable) and `arbitrary_iia` over (variable, over); `random_iia` over (variable, draw,
         over); `score` and `selection_score`. The coordinate `place` says what was exchanged for each variable.
+
+    >>> slot = ms.core.CausalModel(
+    ...     name="recall",
+    ...     variables={"slot": lambda known: known["source_slot"]},
+    ...     answer=lambda known: known["y"].gather(1, known["slot"][:, None] - 1)[:, 0],
+    ... )
+    >>> repeats = batch.select(batch.latents["is_repeat"])
+    >>> one, two = (ms.analyses.random_pairs(repeats, 20, seed=seed) for seed in (0, 1))
+    >>> ms.analyses.align(model, slot, selection=one, test=two, n_random=1).iia.dims
+    ('variable', 'over')
     """
+    model = resolve_model(model)
     variables = list(causal.variables)
     candidates = _candidates(model, causal)
     n_heads = model.cfg.n_layers * model.cfg.n_heads

@@ -49,7 +49,14 @@ from mnemoscope.core.patterns import (
     identity,
     previous,
 )
-from mnemoscope.core.protocols import HookedModel, evaluation_mode, has_linear_attention, is_hooked
+from mnemoscope.core.protocols import (
+    HookedModel,
+    ModelLike,
+    evaluation_mode,
+    has_linear_attention,
+    is_hooked,
+    resolve_model,
+)
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.reading import observe_run, pick_nothing, unembed_only
@@ -74,15 +81,20 @@ SCORES = {
 
 
 @torch.no_grad()
-def patterns(model: HookedModel, batch: Batch) -> Float[Tensor, "batch layer head_index query key"]:
-    """Attention patterns of every layer; rows add up to one."""
+def patterns(model: ModelLike, batch: Batch) -> Float[Tensor, "batch layer head_index query key"]:
+    """Attention patterns of every layer; rows add up to one.
+
+    >>> ms.analyses.patterns(model, batch).shape
+    torch.Size([64, 1, 2, 9, 9])
+    """
+    model = resolve_model(model)
     with unembed_only(model, pick_nothing):
         _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name.endswith("attn.hook_pattern"))
     return torch.stack([cache[f"blocks.{layer}.attn.hook_pattern"] for layer in range(model.cfg.n_layers)], 1)
 
 
 def named_patterns(
-    model: HookedModel, batch: Batch, names: Sequence[str] | Sequence[Sequence[str]] | None = None
+    model: ModelLike, batch: Batch, names: Sequence[str] | Sequence[Sequence[str]] | None = None
 ) -> xr.Dataset:
     """The attention of every head on each sequence of a batch, of any task, with names for a view.
 
@@ -92,7 +104,11 @@ def named_patterns(
     Returns:
         `pattern` over (example, layer, head, query, key) and `token` over (example, key), such as `x2=4` where
         positions have names; all of these are numbered. `n_tokens` over example: how many of them are no padding.
+
+    >>> ms.analyses.named_patterns(model, batch.select(slice(1))).pattern.dims
+    ('example', 'layer', 'head', 'query', 'key')
     """
+    model = resolve_model(model)
     check_fits(model, batch, vectors=True)
     where = range(batch.inputs.shape[1])
     places = list(batch.positions[: len(where)])
@@ -120,12 +136,16 @@ def named_patterns(
 
 
 @torch.no_grad()
-def layer_attention(model: HookedModel, layer: int, batch: Batch) -> Float[Tensor, "batch head_index query key"]:
+def layer_attention(model: ModelLike, layer: int, batch: Batch) -> Float[Tensor, "batch head_index query key"]:
     """The patterns of the heads of one layer, in float64; rows add up to one.
 
     Raises InputError where the layer does not exist, the model is too small for the batch, or attention is NaN or has
     no softmax.
+
+    >>> ms.analyses.layer_attention(model, 0, batch).shape
+    torch.Size([64, 2, 9, 9])
     """
+    model = resolve_model(model)
     in_range("layer", layer, 0, model.cfg.n_layers - 1)
     found: list[Tensor] = []
     visit_layers(model, batch, lambda _, rows, attention: found.append(attention), layers=[layer])
@@ -176,7 +196,7 @@ def visit_layers(
 
 
 def attention_by_mechanism(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     mechanisms: Sequence[Mechanism],
     *,
@@ -201,7 +221,12 @@ def attention_by_mechanism(
     Raises:
         InputError: A mechanism's pattern could not be attention, two share a name, one is called `other`, a subgroup
             is empty, there is no such measure, the model is too small for the batch, or attention is NaN.
+
+    >>> found = ms.analyses.attention_by_mechanism(model, batch, ms.core.patterns.common_mechanisms())
+    >>> found.share.dims
+    ('subgroup', 'layer', 'head', 'query', 'mechanism')
     """
+    model = resolve_model(model)
     check_fits(model, batch, vectors=True)
     if batch.ragged:
         raise InputError("shares of attention are means over queries; the batch is padded: take texts of one length")
@@ -331,7 +356,7 @@ def _means(layers: Sequence[Mapping[str, Tensor]], n_each: Sequence[Mapping[str,
     return torch.stack(groups).cpu().numpy()
 
 
-def head_scores(model: HookedModel, batch: Batch) -> xr.Dataset:
+def head_scores(model: ModelLike, batch: Batch) -> xr.Dataset:
     """The scores of every head on a batch, such as `repeated_tokens`.
 
     Returns:
@@ -339,7 +364,11 @@ def head_scores(model: HookedModel, batch: Batch) -> xr.Dataset:
 
     Raises:
         InputError: The model is too small for the batch, or the batch has one position only.
+
+    >>> ms.analyses.head_scores(model, batch).score.dims
+    ('score_name', 'layer', 'head')
     """
+    model = resolve_model(model)
     in_range("the number of positions", batch.inputs.shape[1], 2, float("inf"))
     shares = attention_by_mechanism(model, batch, list(SCORES.values()), measures=["share"])
     shares = shares.isel(subgroup=0, query=slice(1, None))
@@ -352,7 +381,7 @@ def head_scores(model: HookedModel, batch: Batch) -> xr.Dataset:
 
 
 def repeated_tokens(
-    model: HookedModel,
+    model: ModelLike,
     *,
     n: int = 64,
     length: int | None = None,
@@ -369,7 +398,11 @@ def repeated_tokens(
 
     The batch is scored where the next token is known from the first part. Raises InputError where the sequences would
     be longer than the model reads, or where there are too few tokens.
+
+    >>> ms.analyses.repeated_tokens(model, n=4).inputs.shape
+    torch.Size([4, 8])
     """
+    model = resolve_model(model)
     pool = torch.tensor(list(range(model.cfg.d_vocab)) if tokens is None else list(tokens))
     in_range("tokens", int(pool.min()), 0, model.cfg.d_vocab - 1)
     in_range("tokens", int(pool.max()), 0, model.cfg.d_vocab - 1)

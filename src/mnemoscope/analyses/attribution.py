@@ -32,7 +32,7 @@ from mnemoscope.analyses.contrasts import Contrast, Foil, Selection, contrast, s
 from mnemoscope.analyses.residual import FROZEN, MAX_BYTES, Reading, check_readable, normalisation_processing, readings
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel, is_hooked
+from mnemoscope.core.protocols import HookedModel, ModelLike, is_hooked, resolve_model
 from mnemoscope.core.site import Position
 
 Terms = Mapping[str, Float[Tensor, "batch pos"]]
@@ -194,7 +194,7 @@ _SPLITS = {
 
 @torch.no_grad()
 def logit_attribution(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     by: By = "component",
@@ -208,7 +208,7 @@ def logit_attribution(
     """The terms that add up to the logit of the answer minus that of a foil, or minus a mean of logits.
 
     Args:
-        model: Any hooked model in float32 or float64. Hooks that are on it stay and take part.
+        model: A run, a subject or any hooked model in float32 or float64. Hooks that are on it stay and take part.
         batch: The sequences. They are run in chunks, or all at once if hooks are on the model.
         by: How fine: every part of the model, or heads, or neurons, or heads by the position that values come from.
         layers: Which layers are split by head, neuron or source; none: all. The others go to `rest`.
@@ -233,7 +233,13 @@ def logit_attribution(
             out of range. The foil is the answer everywhere, or missing. There are no neurons, the result would be too
             large, a hook changed what is to be split, or NaN.
         AssertionError: The terms do not add up to the logit difference; with the size of the gap.
+
+    >>> parts = ms.logit_attribution(model, batch, by="head")
+    >>> total = parts.attribution.sum(["layer", "head"]) + parts.rest
+    >>> bool(abs(total - parts.logit_difference).max() < 1e-3)
+    True
     """
+    model = resolve_model(model)
     check_readable(model)
     one_of("by", by, ("component", *_SPLITS))
     split = _SPLITS.get(by)

@@ -19,11 +19,11 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.evaluation import ALL
+from mnemoscope.analyses.evaluation import ALL_SEQUENCES
 from mnemoscope.analyses.forward import log_probs, predicted_vectors
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import HookedModel, ModelLike, Task, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
 
@@ -47,7 +47,7 @@ Comparison = tuple[str, Bool[Tensor, "batch pos"], Scores, Mapping[str, Scores]]
 
 
 @torch.no_grad()
-def gate(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
+def gate(model: ModelLike, task: Task, batch: Batch) -> xr.Dataset:
     """Compare a model with the baselines of its task on sequences that it may be judged by.
 
     The skills of vectors are their parts. Where there are none, all scored positions count as one, `all`. Positions
@@ -59,7 +59,11 @@ def gate(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
         over sequences), and of tokens `more_right` and `more_right_error`, NaN where a predictor is no baseline;
         `better`. Over skill: `learned`, better than every baseline, and `above_chance`, better than the constant guess;
         both False where no position tests the skill.
+
+    >>> ms.analyses.gate(model, task, batch).learned.to_series().to_dict()
+    {'elimination': True, 'recall': True}
     """
+    model = resolve_model(model)
     compared = _compare_vectors(model, task, batch) if batch.has_vectors else _compare_tokens(model, task, batch)
     baselines, cells, tested = [CONSTANT, *task.references], {}, []
     for skill, mask, own, others in compared:
@@ -78,7 +82,11 @@ def gate(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
 
 
 def gate_of_run(run: Run, *, split: str = "test", step: int | None = None) -> xr.Dataset:
-    """`gate` of a checkpoint (none: the last) on sequences drawn for it, `N_SEQUENCES` of each subgroup."""
+    """`gate` of a checkpoint (none: the last) on sequences drawn for it, `N_SEQUENCES` of each subgroup.
+
+    >>> ms.analyses.gate_of_run(run).learned.to_series().to_dict()
+    {'elimination': True, 'recall': True}
+    """
     task, seed = run.spec.task, run.spec.seed
     batch = task.monitor(N_SEQUENCES, split=split, generator=generator(seed, GATE, split))
     return gate(run.hooked(step), task, batch)
@@ -89,6 +97,10 @@ def select_learners(results: Mapping[str, Any], level: Level = "learned") -> dic
 
     `results` are by name datasets along `seed`, or trees with a dataset per seed. The `level` is to be better than
     every baseline, or than the constant guess.
+
+    >>> found = {"gate": ms.analyses.gate_of_run(run).expand_dims(seed=[16])}
+    >>> ms.analyses.select_learners(found)["gate"].seed.values.tolist()
+    [16]
     """
     some = results[GATE][level].any("skill")
     kept = [int(seed) for seed in some.seed.values[some.values]]
@@ -108,6 +120,10 @@ def select_learned_skills(results: Mapping[str, Any]) -> dict[str, Any]:
     """Results without the skills that no seed learned, and NaN where a seed did not learn a skill.
 
     Skills are labels of a dimension `skill` or `target`, or the end of a result's name, `patch_recall`.
+
+    >>> found = {"gate": ms.analyses.gate_of_run(run).expand_dims(seed=[16])}
+    >>> sorted(ms.analyses.select_learned_skills(found))
+    ['gate']
     """
     learned = results[GATE].learned
     lost = {str(skill) for skill in learned.skill.values[~learned.any("seed").values]}
@@ -148,7 +164,7 @@ def _compare_tokens(model: HookedModel, task: Task, batch: Batch) -> Iterator[Co
     own = _answer_scores(log_probs(model, task, batch, where=batch.scored), batch)
     exact = {name: task.reference(batch, name).double().clamp_min(1e-300).log() for name in task.references}
     others = {name: _answer_scores(values, batch) for name, values in exact.items()}
-    for skill, mask in (task.skills(batch) or {ALL: batch.scored}).items():
+    for skill, mask in (task.skills(batch) or {ALL_SEQUENCES: batch.scored}).items():
         counts = torch.bincount(batch.targets[mask], minlength=int(batch.targets.max()) + 1).double()
         log_share = (counts / counts.sum()).clamp_min(1e-300).log()
         guess = {
@@ -163,7 +179,7 @@ def _compare_vectors(model: HookedModel, task: Task, batch: Batch) -> Iterator[C
     mean = batch.targets[batch.scored].mean(0).expand_as(batch.targets)
     exact = {name: task.reference(batch, name) for name in task.references}
     own = predicted_vectors(model, batch)
-    for skill, part in (batch.parts or {ALL: slice(None)}).items():
+    for skill, part in (batch.parts or {ALL_SEQUENCES: slice(None)}).items():
 
         def gain(values: Float[Tensor, "batch pos d_output"], part: slice = part) -> Scores:
             return {"gain": -metrics.loss(values[..., part].double(), batch.targets[..., part])}

@@ -13,35 +13,44 @@ import xarray as xr
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.evaluation import ALL, evaluate
+from mnemoscope.analyses.evaluation import ALL_SEQUENCES, evaluate
 from mnemoscope.analyses.forward import check_task, read_logits_at, to_log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.numerics import difference_interval
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import ModelLike, Task, resolve_model
 from mnemoscope.core.task import monitoring_batch
 
 OUTCOMES = ("both", "first only", "second only", "neither")
 """The places at which both models, one of them, or neither is right."""
 
 
-def skill_scores(model: HookedModel, task: Task, batch: Batch, *, chunk: int | None = None) -> xr.Dataset:
+def skill_scores(model: ModelLike, task: Task, batch: Batch, *, chunk: int | None = None) -> xr.Dataset:
     """Accuracy and loss of a model where each skill is tested.
 
     Returns `accuracy` (share) and `loss` (nats) over skill; of vectors `loss` (squared error) over the parts of the
     answer. Of a task without skills all scored positions are one, `all`. `chunk` is as in `evaluate`. Raises InputError
     where the model does not fit the batch, or predicts NaN.
+
+    >>> ms.analyses.skill_scores(model, task, batch).accuracy.dims
+    ('skill',)
     """
+    model = resolve_model(model)
     if batch.has_vectors:
         found = evaluate(model, task, batch, references=())
         return found[["loss"]].mean("pos").rename(part="skill").assign_attrs(loss_unit=batch.loss_unit, n=len(batch))
     found = evaluate(
-        model, task, batch, by={"skill": task.skills(batch) or {ALL: batch.scored}}, references=(), chunk=chunk
+        model,
+        task,
+        batch,
+        by={"skill": task.skills(batch) or {ALL_SEQUENCES: batch.scored}},
+        references=(),
+        chunk=chunk,
     )
     return found[["accuracy", "loss"]].assign_attrs(loss_unit=batch.loss_unit, n=len(batch))
 
 
-def skill_trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset:
+def skill_trajectory(model: ModelLike, task: Task, *, seed: int) -> xr.Dataset:
     """Accuracy and loss of every skill of one checkpoint: what is followed along the training of any task.
 
     Prompts are those that the run was monitored on (`core.monitoring`), split `test`: all checkpoints see the same, so
@@ -54,10 +63,14 @@ def skill_trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset
     Returns scalars `accuracy_<skill>` (share) and `loss_<skill>` (nats), float64; NaN where no position tests the
     skill. Of a task without skills all scored positions are one, `all`. Of vectors `loss` and `loss_<part>` (squared
     error).
+
+    >>> sorted(ms.analyses.skill_trajectory(model, task, seed=0))[0]
+    'accuracy_elimination'
     """
+    model = resolve_model(model)
     batch = monitoring_batch(task, split="test", seed=seed)
     found = skill_scores(model, task, batch, chunk=CHUNK)
-    whole = ALL if batch.has_vectors else None
+    whole = ALL_SEQUENCES if batch.has_vectors else None
     scalars = {
         f"{name}_{skill}" if skill != whole else str(name): float(values.sel(skill=skill))
         for name, values in found.data_vars.items()
@@ -67,7 +80,7 @@ def skill_trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset
     return xr.Dataset(scalars, attrs={"unit": unit, "n_sequences": len(batch)})
 
 
-def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
+def compare_predictions(one: ModelLike, other: ModelLike, task: Task, batch: Batch) -> xr.Dataset:
     """The answers of two models on the same sequences, wherever a skill is tested.
 
     The models may be of any architecture; the sequences are of tokens. Raises InputError where a model does not fit the
@@ -78,8 +91,13 @@ def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch:
         `p_answer`; NaN where nothing is tested. `token` and `answer` over (example, pos). Over (outcome, skill) the
         `share` of the places at which both are right, the first only, the second only, or neither; `same_guess` over
         skill.
+
+    >>> found = ms.analyses.compare_predictions(model, run.untrained(), task, batch)
+    >>> found.share.sel(skill="recall", outcome="second only").item()
+    0.0
     """
-    skills = task.skills(batch) or {ALL: batch.scored}
+    one, other = resolve_model(one), resolve_model(other)
+    skills = task.skills(batch) or {ALL_SEQUENCES: batch.scored}
     where = torch.stack(list(skills.values())).any(0)
 
     def answers(logits: Float[Tensor, "place d_vocab"], targets: Int[Tensor, " place"]) -> dict[str, Tensor]:
@@ -122,10 +140,14 @@ def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch:
     )
 
 
-def difference(one: xr.DataArray, other: xr.DataArray) -> xr.DataArray:
+def paired_difference(one: xr.DataArray, other: xr.DataArray) -> xr.DataArray:
     """Mean difference over seeds, `other` minus `one`, as `core.statistics.difference_interval` gives it.
 
     Both are over seed and other dimensions. Labels that only one of the two has are there in the result, with NaN.
+
+    >>> one, other = (xr.DataArray(values, coords={"seed": [0, 1, 2]}) for values in ([1, 2, 3], [3, 4, 6]))
+    >>> ms.analyses.paired_difference(one, other).sel(summary="mean").round(2).item()
+    2.33
     """
     dims = [str(dim) for dim in one.dims if dim != "seed"]
     labels = {dim: list(dict.fromkeys([*one[dim].values.tolist(), *other[dim].values.tolist()])) for dim in dims}

@@ -63,6 +63,10 @@ def dissociation(
 
     Raises:
         InputError: There is one skill only, or no such kind.
+
+    >>> lost = ms.ablate(model, batch, skills=skills, reference=batch, kinds=["mean"])
+    >>> ms.analyses.dissociation(lost, kind="mean").outcome.sel(skill="elimination", other_skill="recall").item()
+    'single'
     """
     if kind is not None:
         one_of("kind", kind, ablation.kind.values.tolist())
@@ -95,6 +99,11 @@ def dissociation_margins(cost: xr.DataArray, joint: xr.DataArray, *, margin: flo
     `cost` is what removing each of two parts costs each of two skills, `joint` what removing both together costs. A
     skill needs a part where the cost is above `margin`, in (0, 1). Gives `double`, `single`, `both` and `redundant`.
     Raises InputError where there are not two components and two skills.
+
+    >>> cost = xr.DataArray([[0.9, 0.0], [0.1, 0.8]], coords={"component": ["a", "b"], "skill": ["one", "other"]})
+    >>> margins = ms.analyses.dissociation_margins(cost, joint=cost.max("component"))
+    >>> round(margins["double"], 2)
+    0.15
     """
     in_range("margin", margin, 0, 1)
     if dict(cost.sizes) != {"component": 2, "skill": 2}:

@@ -46,7 +46,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.metrics import ACCURACY, LOGIT_DIFF, Metric, check_metric, is_correct
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, check_skills, skill_means
@@ -120,7 +120,7 @@ def edit_attrs(model: HookedModel, subspace: Subspace) -> dict[str, str]:
 
 
 def erase(
-    model: HookedModel, batch: Batch, subspace: Subspace, *, skills: Skills, n_random: int = 20, seed: int = 0
+    model: ModelLike, batch: Batch, subspace: Subspace, *, skills: Skills, n_random: int = 20, seed: int = 0
 ) -> xr.Dataset:
     """Skills with a latent erased at a site.
 
@@ -131,7 +131,13 @@ def erase(
     Returns:
         `accuracy` and `log_prob` (nats) over skill, the same with `clean_` before the name, and with `random_` and
         `shuffled_` over (draw, skill), (shuffle, skill).
+
+    >>> site = ms.Site(kind="resid_post", layer=0, pos=-1)
+    >>> found = ms.analyses.subspace(model, batch, "is_repeat", site=site, n_shuffles=2)
+    >>> ms.analyses.erase(model, batch, found, skills=skills, n_random=2).accuracy.dims
+    ('skill',)
     """
+    model = resolve_model(model)
     in_range("n_random", n_random, 1, math.inf)
     check_skills(batch, skills)
     x = activations(model, batch, subspace)
@@ -169,7 +175,7 @@ FOIL = Metric(name="foil", unit="share", function=foil_share, higher_is="worse")
 
 @torch.no_grad()
 def edit(
-    model: HookedModel,
+    model: ModelLike,
     pairs: PromptPairs,
     subspace: Subspace,
     *,
@@ -194,7 +200,13 @@ def edit(
     Raises:
         InputError: As for `erase`, or a metric measures no prediction, or steering is wanted of a latent that is a
             number or has other classes.
+
+    >>> site = ms.Site(kind="resid_post", layer=0, pos=-1)
+    >>> found = ms.analyses.subspace(model, batch, "is_repeat", site=site, n_shuffles=2)
+    >>> ms.analyses.edit(model, pairs, found).value.dims
+    ('direction', 'metric', 'edit', 'prompt')
     """
+    model = resolve_model(model)
     in_range("n_random", n_random, 1, math.inf)
     for argument, given in (("edits", list(edits)), ("metrics", [metric.name for metric in metrics])):
         if not given or len(set(given)) < len(given):
@@ -302,6 +314,10 @@ def draw_differing_sequences(batch: Batch, latent: str, *, seed: int = 0) -> Int
     `batch.select(partners(...))` with the answers that the exchange should lead to as targets is the other side of
     `PromptPairs`. Raises InputError where there is no such latent, it differs within a sequence, or it has one value
     only.
+
+    >>> partner = ms.analyses.draw_differing_sequences(batch, "is_repeat")
+    >>> (batch.latents["is_repeat"][partner] != batch.latents["is_repeat"]).all().item()
+    True
     """
     values = latent_values(batch, latent).cpu()
     if (values != values[:, :1]).any():

@@ -52,7 +52,7 @@ from mnemoscope.core.batch import Inputs
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import ATTENTION, BY_NEURON, EMBEDDINGS, Edge, Kind, Site
 from mnemoscope.interventions.cells import AXES, Grid, grid
 from mnemoscope.interventions.gradients import (
@@ -83,7 +83,7 @@ AttentionMethod = Literal["linear", "recomputed"]
 
 
 def estimate(
-    model: HookedModel,
+    model: ModelLike,
     pairs: PromptPairs,
     *,
     kind: Kind,
@@ -101,7 +101,11 @@ def estimate(
     pass, or for k one for each position that is swept. Raises InputError also where a metric has no gradient, or
     attention is to be recomputed for another kind. Returns what `patch` does; `value` is the metric of the unpatched
     run plus the estimate, so that `effects` applies.
+
+    >>> ms.analyses.estimate(model, pairs, kind="z", over=("layer", "head")).value.dims
+    ('direction', 'metric', 'layer', 'head', 'prompt')
     """
+    model = resolve_model(model)
     question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
     one_of("attention", attention, get_args(AttentionMethod))
     if attention == "recomputed" and kind not in ("q", "k"):
@@ -222,7 +226,7 @@ _OFFSETS: dict[Rule, float] = {"left": 0.0, "middle": 0.5, "right": 1.0}
 
 
 def attribute_edges(
-    model: HookedModel,
+    model: ModelLike,
     pairs: PromptPairs,
     *,
     chosen: Sequence[Edge] | None = None,
@@ -237,7 +241,11 @@ def attribute_edges(
     Arguments and errors are those of `patch_edges`. For an edge with positions only the terms there count. Metrics need
     a gradient; those without one are refused. Returns what `patch_edges` does; `value` is the metric of the unpatched
     run plus the estimate.
+
+    >>> ms.analyses.attribute_edges(model, pairs).value.dims
+    ('direction', 'metric', 'edge', 'prompt')
     """
+    model = resolve_model(model)
     question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
     paths = {direction: [{START: float(direction == "noising")}] for direction in directions}
     found = _estimated(question, chosen_edges(model, chosen, embeddings=embeddings), paths)
@@ -245,7 +253,7 @@ def attribute_edges(
 
 
 def integrate_edges(
-    model: HookedModel,
+    model: ModelLike,
     pairs: PromptPairs,
     *,
     chosen: Sequence[Edge] | None = None,
@@ -267,7 +275,11 @@ def integrate_edges(
 
     Returns what `attribute_edges` does. For every edge and moved inputs also `unexplained` over (direction, metric,
     prompt): by how much the edges that leave the input miss the difference between the runs. Large: take more steps.
+
+    >>> ms.analyses.integrate_edges(model, pairs, steps=2).value.dims
+    ('direction', 'metric', 'edge', 'prompt')
     """
+    model = resolve_model(model)
     one_of("rule", rule, get_args(Rule))
     one_of("along", along, get_args(Along))
     in_range("steps", steps, 1, float("inf"))
@@ -332,6 +344,10 @@ def approximation(
         `mean_absolute_error` (in the metric's unit) and `relative_error` (the same over the mean exact size). Over
         (direction, metric, top) too: `precision` (share of the n largest estimates that are among the n truly largest
         effects; NaN where fewer than n cells have an effect) and `jaccard` (intersection over union of these sets).
+
+    >>> exact, fast = ms.patch_edges(model, pairs), ms.analyses.attribute_edges(model, pairs)
+    >>> ms.analyses.approximation(fast, exact).pearson.dims
+    ('direction', 'metric')
     """
     in_range("share", share, 0, 1)
     for n in top:

@@ -37,7 +37,7 @@ from mnemoscope.analyses.forward import check_fits, check_task, log_probs, predi
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import HookedModel, ModelLike, Task, resolve_model
 from mnemoscope.core.runtime import memoize
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import skill_means
@@ -45,7 +45,7 @@ from mnemoscope.engine.budget import LOG_PROBS, split_into_passes
 from mnemoscope.interventions.reading import logits_by_engine
 from mnemoscope.models.subjects import Subject
 
-ALL = "all"
+ALL_SEQUENCES = "all"
 """The subgroup of all sequences, each with its weight under the task; the skill of all scored positions."""
 SKILL_CHUNK = 128
 """Sequences whose predictions, and those of the references, are held at a time."""
@@ -58,7 +58,7 @@ Positions = Mapping[str, Mapping[str, Bool[Tensor, "batch pos"]]]
 
 
 def evaluate(
-    model: HookedModel,
+    model: ModelLike,
     task: Task | None,
     batch: Batch,
     *,
@@ -70,7 +70,7 @@ def evaluate(
     """Accuracy, loss and distances to the references of `task` on `batch`.
 
     Args:
-        model: Any hooked model whose vocabulary and context are large enough.
+        model: A run, a subject or any hooked model whose vocabulary and context are large enough.
         task: Knows references, subgroups and skills. None: there are no references, and all tokens of the model count.
         batch: Sampled or enumerated sequences. In an enumeration the weights decide the subgroup `all`; inside a
             subgroup that weighs nothing the sequences count alike.
@@ -95,7 +95,12 @@ def evaluate(
     Raises:
         InputError: The model is too small for the task, or predicts NaN; no position is scored; there is no such
             reference; or subgroups or skills are wanted without a task, or of vectors.
+
+    >>> found = ms.evaluate(model, task, batch, by="skill")
+    >>> found.accuracy.round(1).to_series().to_dict()
+    {'all': 0.4, 'elimination': 1.0, 'recall': 1.0}
     """
+    model = resolve_model(model)
     if isinstance(by, str):
         batch.check_scored()
     names = [] if task is None else list(task.references if references is None else references)
@@ -111,7 +116,7 @@ def evaluate(
     if task is None:
         raise InputError(f"a task is needed to evaluate by {by}; give one, or sets of positions as `by`")
     if by == "skill":
-        skills = {"skill": {ALL: batch.scored, **task.skills(batch)}}
+        skills = {"skill": {ALL_SEQUENCES: batch.scored, **task.skills(batch)}}
         return _evaluate_by_positions(model, task, batch, names, skills, chunk or SKILL_CHUNK).assign_attrs(
             task=repr(task)
         )
@@ -126,7 +131,7 @@ def _evaluate_by_subgroup(
     size: int,
     exact: Mapping[str, Float[Tensor, "batch pos d_vocab"]],
 ) -> xr.Dataset:
-    groups = {ALL: torch.ones(len(batch), dtype=torch.bool), **task.subgroups(batch)}
+    groups = {ALL_SEQUENCES: torch.ones(len(batch), dtype=torch.bool), **task.subgroups(batch)}
     positions = batch.scored.any(0).nonzero()[:, 0]
     weights = torch.stack([_row_weights(batch, rows) for rows in groups.values()])
     sums = _Sums()
@@ -174,7 +179,7 @@ def _evaluate_by_part(model: HookedModel, task: Task | None, batch: Batch, names
     positions = batch.scored.any(0).nonzero()[:, 0]
     weights = torch.ones(len(batch)) if batch.weights is None else batch.weights
     shares = (weights.to(outputs)[:, None] * batch.scored)[:, positions]
-    slices = {ALL: slice(None), **batch.parts}
+    slices = {ALL_SEQUENCES: slice(None), **batch.parts}
 
     def errors(one: Tensor, other: Tensor) -> list[list[float]]:
         each = [metrics.squared_error(one[..., part], other[..., part])[:, positions] for part in slices.values()]
@@ -227,7 +232,7 @@ class _Sums:
 
 
 def evaluate_splits(
-    model: HookedModel,
+    model: ModelLike,
     task: Task,
     *,
     splits: Sequence[str] = ("train", "test"),
@@ -239,7 +244,12 @@ def evaluate_splits(
 
     Without `n_samples` all sequences are enumerated, exactly. Otherwise as many are drawn from the seed's stream
     `evaluation`.
+
+    >>> found = ms.analyses.evaluate_splits(model, task, splits=["test"], n_samples=64)
+    >>> found.loss.dims
+    ('split', 'subgroup', 'pos')
     """
+    model = resolve_model(model)
 
     def batch(split: str) -> Batch:
         if n_samples is None:
@@ -253,7 +263,11 @@ def evaluate_splits(
 
 @lru_cache(maxsize=4)
 def every_sequence(task: Task, split: str = "test") -> Batch:
-    """All sequences over the mappings of a split, kept for the next time."""
+    """All sequences over the mappings of a split, kept for the next time.
+
+    >>> len(ms.analyses.every_sequence(task)) > len(batch)
+    True
+    """
     return task.enumerate(split=split)
 
 
@@ -262,6 +276,9 @@ def accuracy_by_skill(subject: Subject, *, split: str = "test") -> Mapping[str, 
     """Share of right answers among all sequences of the split, by skill; NaN for a skill that none of them tests.
 
     Raises InputError where the model is too small for the task, or the task cannot enumerate its sequences.
+
+    >>> sorted(ms.analyses.accuracy_by_skill(ms.models.subject(run)))
+    ['elimination', 'recall']
     """
     batch = every_sequence(subject.task, split)
     skills = subject.task.skills(batch)
@@ -272,26 +289,38 @@ def accuracy_by_skill(subject: Subject, *, split: str = "test") -> Mapping[str, 
 
 
 def lowest_skill_accuracy(subject: Subject, skills: Sequence[str] | None = None) -> float:
-    """The smallest accuracy among some skills on unseen mappings (none given: among all), which a gate looks at."""
+    """The smallest accuracy among some skills on unseen mappings (none given: among all), which a gate looks at.
+
+    >>> ms.analyses.lowest_skill_accuracy(ms.models.subject(run)) > 0.9
+    True
+    """
     found = accuracy_by_skill(subject)
     return float(torch.tensor([found[name] for name in (found if skills is None else skills)]).min())
 
 
 @lru_cache(maxsize=4)
-def subgroup_sequences(task: Task, *, split: str = "test", subgroup: str = ALL) -> Batch:
+def subgroup_sequences(task: Task, *, split: str = "test", subgroup: str = ALL_SEQUENCES) -> Batch:
     """All sequences of a subgroup over the mappings of a split, kept for the next time.
 
     Raises InputError where the task has no such subgroup, or cannot enumerate its sequences.
+
+    >>> repeats = ms.analyses.subgroup_sequences(task, subgroup="repeat")
+    >>> repeats.latents["is_repeat"].all().item()
+    True
     """
     batch = every_sequence(task, split)
     groups = task.subgroups(batch)
-    one_of("subgroup", subgroup, (ALL, *groups))
-    return batch if subgroup == ALL else batch.select(groups[subgroup])
+    one_of("subgroup", subgroup, (ALL_SEQUENCES, *groups))
+    return batch if subgroup == ALL_SEQUENCES else batch.select(groups[subgroup])
 
 
 @memoize
-def evaluate_subject(subject: Subject, *, split: str = "test", subgroup: str = ALL) -> xr.Dataset:
-    """The result of `evaluate` for a model on `sequences`."""
+def evaluate_subject(subject: Subject, *, split: str = "test", subgroup: str = ALL_SEQUENCES) -> xr.Dataset:
+    """The result of `evaluate` for a model on `sequences`.
+
+    >>> ms.analyses.evaluate_subject(ms.models.subject(run)).loss.dims
+    ('subgroup', 'pos')
+    """
     task = subject.task
     batch = subgroup_sequences(task, split=split, subgroup=subgroup)
     return evaluate(subject.model, task, batch, exact=_exact(task, split, subgroup))
@@ -304,8 +333,13 @@ def _exact(task: Task, split: str, subgroup: str) -> Mapping[str, Tensor]:
     return {name: task.reference(batch, name) for name in task.references}
 
 
-def mean_loss(evaluation: xr.Dataset, subgroup: str = ALL) -> float:
-    """Loss of a subgroup in nats, the mean over the scored positions."""
+def mean_loss(evaluation: xr.Dataset, subgroup: str = ALL_SEQUENCES) -> float:
+    """Loss of a subgroup in nats, the mean over the scored positions.
+
+    >>> found = ms.evaluate(model, task, batch)
+    >>> ms.analyses.mean_loss(found) > 0
+    True
+    """
     return float(evaluation.loss.sel(subgroup=subgroup).mean("pos"))
 
 
@@ -369,6 +403,10 @@ def expected_accuracy(
     """Probability that the best guess is right, a random one where several are equally good.
 
     `predicted` are probabilities, or anything that grows with them.
+
+    >>> uniform = torch.full((2, 4), 0.25)
+    >>> ms.analyses.expected_accuracy(uniform, torch.tensor([0, 3])).tolist()
+    [0.25, 0.25]
     """
     best = (predicted == predicted.amax(-1, keepdim=True)).double()
     return metrics.at_target(best, targets) / best.sum(-1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import HookedModel, Task, evaluation_mode, reads_vectors
+from mnemoscope.core.protocols import HookedModel, ModelLike, Task, evaluation_mode, reads_vectors, resolve_model
 from mnemoscope.core.skills import Skills
 from mnemoscope.engine.architecture import parameter_key
 from mnemoscope.engine.budget import LOG_PROBS, check_result_bytes, split_into_passes
@@ -20,12 +20,15 @@ from mnemoscope.interventions.reading import logits_at, logits_by_engine
 from mnemoscope.interventions.recordings import check_no_nan
 
 
-def check_fits(model: HookedModel, *batches: Batch, vectors: bool = False) -> None:
+def check_fits(model: ModelLike, *batches: Batch, vectors: bool = False) -> None:
     """Refuse a model that cannot be run on a batch, or whose weights hold NaN.
 
     TransformerLens turns NaN in attention into zeros, so that logits do not always tell. Unless the analysis takes
     `vectors` too, they are refused. The InputError names what is needed and what the model has.
+
+    >>> ms.analyses.check_fits(model, batch)
     """
+    model = resolve_model(model)
     if any(batch.has_vectors for batch in batches) and not vectors:
         raise InputError(
             "this analysis is of predicted tokens, and the batch holds vectors; evaluate, ablate, patch, patch_edges, "
@@ -139,11 +142,19 @@ def scatter(values: Float[Tensor, "place ..."], where: Bool[Tensor, "batch pos"]
 
 
 @torch.no_grad()
-def predicted_vectors(model: HookedModel, batch: Batch) -> Float[Tensor, "batch pos d_output"]:
+def predicted_vectors(model: ModelLike, batch: Batch) -> Float[Tensor, "batch pos d_output"]:
     """The outputs of a model that reads vectors, in float64.
 
     Raises InputError where the model does not fit the batch, or its outputs hold NaN.
+
+    >>> spec = ms.preset("retrieval-2-1-layer")
+    >>> chains = spec.task.sample(4, split="test", generator=ms.generator(0, "chains"))
+    >>> sizes = {"d_vocab": spec.task.d_vocab, "n_ctx": spec.task.n_ctx, "d_output": spec.task.d_output}
+    >>> reader = ms.models.build(spec.model, seed=0, **sizes)
+    >>> ms.analyses.predicted_vectors(reader, chains).shape == chains.targets.shape
+    True
     """
+    model = resolve_model(model)
     check_fits(model, batch, vectors=True)
     with evaluation_mode(model):
         found = torch.cat([model(chunk) for chunk in batch.inputs.split(CHUNK)]).double()
@@ -177,13 +188,17 @@ def check_task(model: HookedModel, task: Task, batch: Batch) -> None:
 
 @torch.no_grad()
 def log_probs(
-    model: HookedModel, task: Task, batch: Batch, *, where: Bool[Tensor, "batch pos"] | None = None
+    model: ModelLike, task: Task, batch: Batch, *, where: Bool[Tensor, "batch pos"] | None = None
 ) -> Float[Tensor, "batch pos d_vocab"]:
     """Log-probabilities of the task's tokens, in float64.
 
     Further tokens in the model's vocabulary share in the normalisation. Places outside `where` are NaN. Raises
     InputError where the model is too small for the task, or its logits hold NaN.
+
+    >>> ms.analyses.log_probs(model, task, batch).shape
+    torch.Size([64, 9, 6])
     """
+    model = resolve_model(model)
     check_task(model, task, batch)
     if where is None:
         where = torch.ones(batch.inputs.shape[:2], dtype=torch.bool, device=batch.inputs.device)
@@ -211,7 +226,11 @@ def answer_scores(
 
 
 def to_log_probs(logits: Float[Tensor, "*rows d_vocab"]) -> Float[Tensor, "*rows d_vocab"]:
-    """Log-probabilities from logits, in float64; raises InputError where these hold NaN."""
+    """Log-probabilities from logits, in float64; raises InputError where these hold NaN.
+
+    >>> ms.analyses.to_log_probs(torch.zeros(2)).exp().tolist()
+    [0.5, 0.5]
+    """
     result = log_softmax(logits.double())
     if result.isnan().any():
         raise InputError(

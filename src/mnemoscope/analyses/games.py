@@ -34,7 +34,7 @@ case: what is so rare that no sample saw it is not in the error, and with 16 sam
 values and 81 to 84 % of the interactions were held.
 
 A part of a model that is not there is replaced, at its sites, by zeros, by its mean over a reference set or by its
-activation in another sequence of that set (`removal`). What replaces it is recorded once and is the same in
+activation in another sequence of that set (`make_removal`). What replaces it is recorded once and is the same in
 every coalition. Coalitions are folded into the batch: a pass takes as many of them as fit into the budget.
 """
 
@@ -51,7 +51,7 @@ from torch import Tensor
 from mnemoscope.analyses.forward import answer_scores
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.intervention import LowRank, Removal, removal
+from mnemoscope.core.intervention import LowRank, RemovalKind, make_removal
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
@@ -202,7 +202,7 @@ def make_game(
     *,
     players: Mapping[str, Sequence[Site]],
     places: SkillPlaces,
-    kind: Removal,
+    kind: RemovalKind,
     source: Named[Batch],
     within: str | None = None,
     max_bytes: int | None = None,
@@ -259,7 +259,7 @@ def _points(
     model: HookedModel,
     batch: Batch,
     players: Mapping[str, Sequence[Site]],
-    kind: Removal,
+    kind: RemovalKind,
     source: Named[Batch],
     within: str | None,
     seed: int,
@@ -274,7 +274,7 @@ def _points(
             at.setdefault(site.hook, []).append((number, site))
     shapes, recordings, points = record_activations(model, batch.select(slice(0, 1)), at), Recordings(model), {}
     for name, sites in at.items():
-        intervention = removal(kind, sites[0][1], source, within)
+        intervention = make_removal(kind, sites[0][1], source, within)
         assert not isinstance(intervention, LowRank)
         new = make_replacer(intervention, batch, recordings, seed)(shapes[name])
         masks = torch.broadcast_tensors(*(region(site, batch, shapes[name]) for _, site in sites))

@@ -37,12 +37,12 @@ from torch import Tensor
 
 from mnemoscope.analyses.head_weights import (
     EffectiveWeights,
-    chosen_indices,
+    check_indices,
     effective_weights,
 )
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.numerics import factored_eigenvalues, factored_singular_values, factored_svd, sign_score
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 
 CompositionKind = Literal["Q", "K", "V"]
@@ -51,7 +51,7 @@ COMPOSITION_KINDS: tuple[CompositionKind, ...] = ("Q", "K", "V")
 
 @torch.no_grad()
 def composition(
-    model: HookedModel, *, through: Sequence[CompositionKind] = COMPOSITION_KINDS, n_random: int = 500, seed: int = 0
+    model: ModelLike, *, through: Sequence[CompositionKind] = COMPOSITION_KINDS, n_random: int = 500, seed: int = 0
 ) -> xr.Dataset:
     """Composition scores of all pairs of heads in different layers, beside those of randomly turned matrices.
 
@@ -63,7 +63,12 @@ def composition(
         scores; `z`, the distance from their mean in standard deviations; `share_below`, the share of the random scores
         that are smaller, as (k + 1/2) / (n_random + 1). NaN where the reader is not in a later layer and where one
         of the matrices is zero.
+
+    >>> deep = ms.constructed.induction(8, 12, noise=0.05)
+    >>> ms.analyses.composition(deep, n_random=10).z.dims
+    ('through', 'writer', 'reader')
     """
+    model = resolve_model(model)
     in_range("n_random", n_random, 2, float("inf"))
     for letter in through:
         one_of("an entry of through", letter, COMPOSITION_KINDS)
@@ -95,7 +100,7 @@ def composition(
 
 @torch.no_grad()
 def composed_circuit(
-    model: HookedModel,
+    model: ModelLike,
     *,
     writer: tuple[int, int],
     reader: tuple[int, int],
@@ -111,7 +116,12 @@ def composed_circuit(
     `writer` and `reader` are (layer, head). Raises InputError where a head does not exist, the reader is not in a later
     layer, or there are more than 4096 tokens. Returns the circuit over (query_token, key_token) in attention scores, or
     (source_token, logit) in logits; sigmas are left out.
+
+    >>> deep = ms.constructed.induction(8, 12)
+    >>> ms.analyses.composed_circuit(deep, writer=(0, 0), reader=(1, 0), through="K").dims
+    ('query_token', 'key_token')
     """
+    model = resolve_model(model)
     one_of("through", through, COMPOSITION_KINDS)
     for name, (layer, head) in (("writer", writer), ("reader", reader)):
         in_range(f"the layer of {name}", layer, 0, model.cfg.n_layers - 1)
@@ -119,7 +129,7 @@ def composed_circuit(
     if reader[0] <= writer[0]:
         raise InputError(f"reader must be in a later layer than the writer's, {writer[0]}; got {reader[0]}")
     weights = effective_weights(model, [writer[0], reader[0]])
-    chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+    chosen = check_indices("tokens", tokens, len(weights.W_E))
     in_range("the number of tokens", len(chosen), 1, 4096)
     token, (early, late) = weights.W_E[chosen], ((0, writer[1]), (1, reader[1]))
     moved = token @ weights.W_V[early] @ weights.W_O[early]
@@ -176,7 +186,7 @@ BASES: tuple[Basis, ...] = ("token", "residual")
 
 @torch.no_grad()
 def spectra(
-    model: HookedModel,
+    model: ModelLike,
     *,
     basis: Basis = "token",
     centred: bool = True,
@@ -192,7 +202,11 @@ def spectra(
         Over (circuit, layer, head, index): `singular_value`, descending, and `eigenvalue` (complex), by descending
         modulus; the circuits have rank at most d_head. Over (circuit, layer, head): `sign_score`, NaN for a circuit
         that is zero.
+
+    >>> ms.analyses.spectra(model).singular_value.dims
+    ('circuit', 'layer', 'head', 'index')
     """
+    model = resolve_model(model)
     one_of("basis", basis, BASES)
     weights = effective_weights(model, layers)
     chosen = _tokens(weights, tokens) if basis == "token" else None
@@ -216,7 +230,7 @@ def spectra(
 
 @torch.no_grad()
 def singular_tokens(
-    model: HookedModel,
+    model: ModelLike,
     *,
     circuit: CircuitKind,
     layer: int,
@@ -235,7 +249,11 @@ def singular_tokens(
         `singular_value` (vector); `token` and `weight` (vector, side, rank), side `left` or `right`: a source with
         left weight a raises a logit with right weight b by a * b * singular value. The sign that both sides share is
         such that the largest left weight is positive. Rows are centred, as in `spectra`.
+
+    >>> ms.analyses.singular_tokens(model, circuit="OV", layer=0, head=1, n_tokens=3).token.dims
+    ('vector', 'side', 'rank')
     """
+    model = resolve_model(model)
     one_of("circuit", circuit, CIRCUIT_KINDS)
     in_range("layer", layer, 0, model.cfg.n_layers - 1)
     in_range("head", head, 0, model.cfg.n_heads - 1)
@@ -277,7 +295,7 @@ def _tokens(weights: EffectiveWeights, tokens: Sequence[int] | None) -> list[int
     if d_in != d_out:
         given = f"it has {d_in} and {d_out} tokens; use spectra(basis='residual') or ov_circuits"
         raise InputError(f"the model must have one vocabulary for input and output; {given}")
-    return chosen_indices("tokens", tokens, d_in)
+    return check_indices("tokens", tokens, d_in)
 
 
 def _attrs(weights: EffectiveWeights, tokens: Sequence[int] | None, centred: bool) -> dict[str, str | int]:
@@ -295,7 +313,7 @@ ALONG = ("logit", "source_token")
 
 @torch.no_grad()
 def copying(
-    model: HookedModel, *, tokens: Sequence[int] | None = None, layers: Sequence[int] | None = None
+    model: ModelLike, *, tokens: Sequence[int] | None = None, layers: Sequence[int] | None = None
 ) -> xr.Dataset:
     """The degree to which a head raises (or lowers) the logit of the token that it attends to.
 
@@ -307,10 +325,14 @@ def copying(
         Over (layer, head, along, extreme): `own`, the share of tokens whose own entry in the circuit is strictly the
         largest, or the smallest: among all logits of that source token (`logit`: what attending to it does), or among
         all source tokens for that logit (`source_token`: what raises it). By chance 1 / n_tokens. Rows are centred.
+
+    >>> ms.analyses.copying(model).copying_score.dims
+    ('layer', 'head')
     """
+    model = resolve_model(model)
     scores = spectra(model, tokens=tokens, layers=layers)
     weights = effective_weights(model, layers)
-    chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+    chosen = check_indices("tokens", tokens, len(weights.W_E))
     factored = (circuit_factors(weights, "OV", index, chosen, centred=True) for index in range(len(weights.layers)))
     own = torch.stack([_own_extremes(left, right) for left, right in factored])
     return xr.Dataset(
@@ -344,15 +366,19 @@ def _own_extremes(
 
 @torch.no_grad()
 def same_token_affinity(
-    model: HookedModel, *, tokens: Sequence[int] | None = None, layers: Sequence[int] | None = None
+    model: ModelLike, *, tokens: Sequence[int] | None = None, layers: Sequence[int] | None = None
 ) -> xr.DataArray:
     """Mean score that a query token gives to itself as a key, minus the mean over the other tokens.
 
     Over (layer, head), in attention scores. Raises InputError where the model is not supported, or fewer than two
     tokens are chosen.
+
+    >>> ms.analyses.same_token_affinity(model).dims
+    ('layer', 'head')
     """
+    model = resolve_model(model)
     weights = effective_weights(model, layers)
-    chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+    chosen = check_indices("tokens", tokens, len(weights.W_E))
     n = len(chosen)
     if n < 2:
         raise InputError(f"tokens must name at least two, to be compared; got {chosen}")
@@ -368,16 +394,18 @@ def same_token_affinity(
 
 
 @torch.no_grad()
-def offset_affinity(
-    model: HookedModel, *, n_pos: int | None = None, layers: Sequence[int] | None = None
-) -> xr.DataArray:
+def offset_affinity(model: ModelLike, *, n_pos: int | None = None, layers: Sequence[int] | None = None) -> xr.DataArray:
     """Mean score that a position gives to the one `offset` places back, minus the mean over its other keys.
 
     The model has causal attention and adds positions to its residual stream. The first `n_pos` of them count (none: the
     whole context). Raises InputError where the model is not supported, or `n_pos` is out of range. Returns attention
     scores over (layer, head, offset), offsets from 0 to `n_pos` - 1. Means are over the queries that have such a key
     and another one: high offsets rest on few, n_pos - offset.
+
+    >>> ms.analyses.offset_affinity(model).dims
+    ('layer', 'head', 'offset')
     """
+    model = resolve_model(model)
     weights = effective_weights(model, layers)
     if weights.W_pos is None or model.cfg.attention_dir != "causal":
         raise InputError("the model must have causal attention and positions that are added to the residual stream")

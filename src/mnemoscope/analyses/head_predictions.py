@@ -58,9 +58,9 @@ from mnemoscope.analyses.head_weights import (
 from mnemoscope.analyses.residual import split_sequences_by_memory
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.intervention import removal
+from mnemoscope.core.intervention import make_removal
 from mnemoscope.core.metrics import kl_divergence
-from mnemoscope.core.protocols import HookedModel, has_linear_attention
+from mnemoscope.core.protocols import HookedModel, ModelLike, has_linear_attention, resolve_model
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.run import run_at
@@ -81,7 +81,7 @@ NEGLIGIBLE = 1e-5
 
 @torch.no_grad()
 def predict_patterns(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     normalisation: Normalisation = "linearised",
@@ -101,7 +101,11 @@ def predict_patterns(
 
     Raises:
         InputError: The model is not supported, or the batch is too short.
+
+    >>> ms.analyses.predict_patterns(model, batch).r2.dims
+    ('layer', 'head', 'part')
     """
+    model = resolve_model(model)
     one_of("normalisation", normalisation, NORMALISATIONS)
     weights = effective_weights(model, layers)
     if weights.W_pos is None:
@@ -136,7 +140,7 @@ def predict_patterns(
 
 @torch.no_grad()
 def predict_removal(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     reference: Batch | None = None,
@@ -156,7 +160,11 @@ def predict_removal(
 
     Raises:
         InputError: The model is not supported, nothing is scored, or batch and reference differ in length.
+
+    >>> ms.analyses.predict_removal(model, batch, kinds=["mean"]).r2.dims
+    ('kind', 'layer', 'head', 'read')
     """
+    model = resolve_model(model)
     one_of("normalisation", normalisation, NORMALISATIONS)
     for kind in kinds:
         one_of("an entry of kinds", kind, PREDICTED_REMOVALS)
@@ -187,7 +195,9 @@ def predict_removal(
         reads, sigmas = _reads(model, weights, chunk, frozen)
         for (number, kind), (index, layer), head in product(enumerate(kinds), enumerate(weights.layers), heads):
             site = Site(kind="z", layer=layer, head=head)
-            actual = run_at(model, chunk, [removal(kind, site, source)], where, recordings=recordings).double() - clean
+            actual = (
+                run_at(model, chunk, [make_removal(kind, site, source)], where, recordings=recordings).double() - clean
+            )
             lost = (reads - means if kind == "mean" else reads)[:, index, :, :, head][:, where]
             read = lost @ (weights.W_O[index, head] @ weights.W_U) / sigmas.final.expand(where.shape)[where][:, None]
             totals[:, number, index, head] += _change_sums(actual, -read, weight)
@@ -334,7 +344,7 @@ def _change_sums(
     return fit_sums(change.expand_as(guess), guess, weight.to(actual)[None, :, None].expand_as(guess)).cpu()
 
 
-def read_circuits(model: HookedModel, batch: Batch, *, reference: Batch, seed: int = 0) -> dict[str, xr.Dataset]:
+def read_circuits(model: ModelLike, batch: Batch, *, reference: Batch, seed: int = 0) -> dict[str, xr.Dataset]:
     """All reads of the OV and QK circuits of a model with positional embeddings and a small vocabulary.
 
     LayerNorm is linearised at `batch`, on which the reads are also compared with what happens. `reference` is for mean
@@ -344,7 +354,11 @@ def read_circuits(model: HookedModel, batch: Batch, *, reference: Batch, seed: i
         `qk`, `ov`: the full circuits by layer and head. `heads`: copying score, affinities to the same token and to
         offsets, singular values and eigenvalues. `patterns`, `removal`: how well the reads predict the attention and
         the effect of removing a head. `composition`, with several layers: over pairs of heads.
+
+    >>> sorted(ms.analyses.read_circuits(model, batch, reference=batch))
+    ['heads', 'ov', 'patterns', 'qk', 'removal']
     """
+    model = resolve_model(model)
     summaries = [copying(model), spectra(model).drop_vars("sign_score")]
     affinities = {"same_token": same_token_affinity(model), "offset_affinity": offset_affinity(model)}
     heads = xr.merge([*summaries, xr.Dataset(affinities)], combine_attrs="drop_conflicts")

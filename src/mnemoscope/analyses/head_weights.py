@@ -35,7 +35,7 @@ from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.interventions.reading import pick_nothing, unembed_only
 
 _NOT_LINEAR = {
@@ -104,14 +104,18 @@ class EffectiveWeights:
 
 
 @torch.no_grad()
-def effective_weights(model: HookedModel, layers: Sequence[int] | None = None) -> EffectiveWeights:
+def effective_weights(model: ModelLike, layers: Sequence[int] | None = None) -> EffectiveWeights:
     """The folded weights of a model, whose own weights stay as they are.
 
     Raises InputError where attention scores and logits are no products of weight matrices (up to sigma), a weight is
     not finite, or there is no such layer.
+
+    >>> ms.analyses.effective_weights(model).W_V.shape
+    torch.Size([1, 2, 32, 16])
     """
+    model = resolve_model(model)
     _check_supported(model.cfg)
-    chosen = tuple(chosen_indices("layers", layers, model.cfg.n_layers))
+    chosen = tuple(check_indices("layers", layers, model.cfg.n_layers))
     weights: Any = model
     kind = model.cfg.normalization_type
     centred = kind in ("LN", "LNPre")
@@ -133,8 +137,12 @@ def effective_weights(model: HookedModel, layers: Sequence[int] | None = None) -
     )
 
 
-def chosen_indices(argument: str, given: Sequence[int] | None, size: int) -> list[int]:
-    """The chosen indices, or all of them; raises InputError where an index is out of range, or none is given."""
+def check_indices(argument: str, given: Sequence[int] | None, size: int) -> list[int]:
+    """The chosen indices, or all of them; raises InputError where an index is out of range, or none is given.
+
+    >>> ms.analyses.check_indices("layers", None, 3)
+    [0, 1, 2]
+    """
     if given is None:
         return list(range(size))
     for index in given:
@@ -279,7 +287,7 @@ _Sources = dict[str, tuple[list[int], Float[Tensor, "source d_model"]]]
 
 @torch.no_grad()
 def qk_circuits(
-    model: HookedModel,
+    model: ModelLike,
     *,
     normalisation: Frozen = "folded",
     at: Batch | None = None,
@@ -298,7 +306,11 @@ def qk_circuits(
     Returns variables `<query part>_<key part>` for the parts token, pos and bias, over (layer, head) and, as they have
     them, (query_token or query_pos, key_token or key_pos), in attention scores: divided by attn_scale, before the
     softmax. `sigma` (layer) is what both sides were divided by. In a rotary model token_token is at one position.
+
+    >>> ms.analyses.qk_circuits(model).token_token.dims
+    ('layer', 'head', 'query_token', 'key_token')
     """
+    model = resolve_model(model)
     weights = effective_weights(model, layers)
     sources = _sources(weights, model, parts, tokens, positions)
     n_heads = weights.W_Q.shape[0] * weights.W_Q.shape[1]
@@ -325,7 +337,7 @@ def qk_circuits(
 
 @torch.no_grad()
 def ov_circuits(
-    model: HookedModel,
+    model: ModelLike,
     *,
     normalisation: Frozen = "folded",
     at: Batch | None = None,
@@ -342,10 +354,14 @@ def ov_circuits(
     Returns `token_logit` (layer, head, source_token, logit), `pos_logit` (layer, head, source_pos, logit), `bias_logit`
     (layer, head, logit): b_V through W_O and W_U. In logits, up to a constant that all logits of a source may share.
     `sigma` (layer) is what the source was divided by (the bias is not), attribute `sigma_final` what everything was.
+
+    >>> ms.analyses.ov_circuits(model).token_logit.dims
+    ('layer', 'head', 'source_token', 'logit')
     """
+    model = resolve_model(model)
     weights = effective_weights(model, layers)
     sources = _sources(weights, model, parts, tokens, positions)
-    outputs = chosen_indices("logits", logits, weights.W_U.shape[1])
+    outputs = check_indices("logits", logits, weights.W_U.shape[1])
     n_heads = weights.W_Q.shape[0] * weights.W_Q.shape[1]
     _check_size(n_heads * len(outputs) * sum(len(chosen) for chosen, _ in sources.values()))
     sigmas = frozen_sigmas(model, weights, normalisation, at)
@@ -375,13 +391,13 @@ def _sources(
         one_of("an entry of parts", part, SOURCES)
     result: _Sources = {}
     if "token" in parts:
-        chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+        chosen = check_indices("tokens", tokens, len(weights.W_E))
         result["token"] = (chosen, weights.W_E[chosen])
     if "pos" in parts:
         if weights.W_pos is None:
             how = f"{model.cfg.positional_embedding_type}: not added to the residual stream"
             raise InputError(f"the model's positions are {how}, so that they have no circuits; pass parts=['token']")
-        chosen = chosen_indices("positions", positions, len(weights.W_pos))
+        chosen = check_indices("positions", positions, len(weights.W_pos))
         result["pos"] = (chosen, weights.W_pos[chosen])
     return result
 

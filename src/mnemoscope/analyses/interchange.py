@@ -47,7 +47,7 @@ from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import Patch
 from mnemoscope.core.metrics import kl_divergence
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.engine.budget import LOG_PROBS, n_rows_at_once, output_width
@@ -81,6 +81,9 @@ def random_pairs(batch: Batch, n: int, *, seed: int = 0) -> PromptPairs:
 
     Weights of the batch are not used: choose the rows that are to count. Draws come from the seed's stream `random
     pairs`. Raises InputError where the batch has fewer than two rows, or n is below 1.
+
+    >>> len(ms.analyses.random_pairs(batch, 10))
+    10
     """
     in_range("n", n, 1, float("inf"))
     in_range("the number of sequences that pairs are drawn from", len(batch), 2, float("inf"))
@@ -149,7 +152,7 @@ PlaceSets = Mapping[str, Sequence[Site | SubspacePlace]]
 
 
 def interchange_accuracy(
-    model: HookedModel,
+    model: ModelLike,
     causal: CausalModel,
     pairs: PromptPairs,
     *,
@@ -163,7 +166,7 @@ def interchange_accuracy(
     A site at a latent that holds one position per sequence is read in the source where the latent lies there.
 
     Args:
-        model: Any hooked model; hooks that are on it stay and act.
+        model: A run, a subject or any hooked model; hooks that are on it stay and act.
         causal: The causal model.
         pairs: `clean` are the bases, `corrupted` the sources (`random_pairs`).
         places: Name to the sites or subspaces that are exchanged together; none: each head and each MLP.
@@ -179,7 +182,17 @@ def interchange_accuracy(
     Raises:
         InputError: The model is too small for the sequences, a site does not exist, there is no such variable, the
             causal model does not fit the sequences, there are too few answers for arbitrary ones, or logits hold NaN.
+
+    >>> slot = ms.core.CausalModel(
+    ...     name="recall",
+    ...     variables={"slot": lambda known: known["source_slot"]},
+    ...     answer=lambda known: known["y"].gather(1, known["slot"][:, None] - 1)[:, 0],
+    ... )
+    >>> swapped = ms.analyses.random_pairs(batch.select(batch.latents["is_repeat"]), 20)
+    >>> ms.analyses.interchange_accuracy(model, slot, swapped).iia.dims
+    ('variable', 'place', 'over')
     """
+    model = resolve_model(model)
     places = heads_and_mlps(model) if places is None else places
     if not places or not all(places.values()):
         raise InputError("places must name at least one set of sites, and none may be empty; see heads_and_mlps(model)")

@@ -10,7 +10,7 @@ targets, which is higher where a matrix prefers frequent outputs whatever the in
 
 The score depends on how many candidates compete: among few, half of the pairs is reached sooner. `recall_among` makes
 matrices comparable: the expected score if the right output competes with as many random others in each of them.
-`beyond_chance` is the share that guessing among the candidates does not reach (exact binomial).
+`chance_threshold` is the share that guessing among the candidates does not reach (exact binomial).
 
 *Shows* that the associations can be read off the matrix by taking the best candidate. A positive factor changes
 nothing, so a matrix may recall everything long before it is large enough to matter: the margin is the graded measure.
@@ -18,11 +18,12 @@ nothing, so a matrix may recall everything long before it is large enough to mat
 *Does not show* that the input ever arrives at the matrix as this vector, that what else is in the residual stream
 leaves the order as it is, or that the model makes use of it. That takes an intervention.
 
-*Which matrices.* `weight`, `product` and `embeddings` give matrices of a model, and the vectors that they should map.
-Everything is read as the next reader sees it: the gain and the centring of LayerNorm are folded into the matrices that
-read the residual stream (see `circuits.weights`), in a copy in float64. Sigma, by which LayerNorm divides, and biases
-are left out. Where the candidates are logits, sigma is one positive factor for all of them; where they are keys or
-queries, each has another sigma, so that the model's own order may be another one. Matrices act on rows.
+*Which matrices.* `weight_matrix`, `weight_product` and `embedding_vectors` give matrices of a model, and the vectors
+that they should map. Everything is read as the next reader sees it: the gain and the centring of LayerNorm are folded
+into the matrices that read the residual stream (see `circuits.weights`), in a copy in float64. Sigma, by which
+LayerNorm divides, and biases are left out. Where the candidates are logits, sigma is one positive factor for all of
+them; where they are keys or queries, each has another sigma, so that the model's own order may be another one. Matrices
+act on rows.
 """
 
 from collections.abc import Sequence
@@ -35,10 +36,10 @@ from jaxtyping import Float, Int
 from scipy.stats import binom, hypergeom
 from torch import Tensor
 
-from mnemoscope.analyses.head_weights import chosen_indices, effective_weights
+from mnemoscope.analyses.head_weights import check_indices, effective_weights
 from mnemoscope.analyses.neurons import keys_before_norm, mlp_block
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import ParamSite
 
@@ -59,6 +60,10 @@ class Association:
     lower. Equal ones tie, and a tie is not recalled; an output that several inputs share is given once. `targets` says
     which output is right for each input; none: output i belongs to input i. `labels` name the pairs (a token, a
     position); none: their numbers.
+
+    >>> mine = ms.analyses.Association(name="tokens", inputs=torch.eye(4), outputs=torch.eye(4))
+    >>> ms.analyses.recall_score(torch.eye(4), mine).recall.item()
+    1.0
     """
 
     name: str
@@ -95,7 +100,7 @@ class Association:
 
 
 @torch.no_grad()
-def recall(
+def recall_score(
     matrix: Float[Tensor, "d_in d_out"],
     association: Association,
     *,
@@ -125,6 +130,12 @@ def recall(
     Raises:
         InputError: Widths do not fit, the matrix is not finite, `k` does not leave a candidate out, or weights are no
             weights.
+
+    >>> tokens, logits = (ms.analyses.embedding_vectors(model, name) for name in ("W_E", "W_U"))
+    >>> same = ms.analyses.Association(name="same token", inputs=tokens, outputs=logits)
+    >>> found = ms.analyses.recall_score(ms.analyses.weight_product(model, "OV", layer=0, head=1), same)
+    >>> round(found.chance.item(), 2)
+    0.17
     """
     _check(matrix, association)
     n, n_candidates = len(association.inputs), len(association.outputs)
@@ -173,8 +184,12 @@ def recall_among(found: xr.Dataset, n_candidates: int) -> float:
     With w of n - 1 other candidates worse than the right one, a pair is recalled among m candidates with the
     probability C(w, m - 1) / C(n - 1, m - 1). Chance is 1/m.
 
-    All associations that `recall` `found` count the same. `n_candidates` is m, the right one included. Raises
+    All associations that `recall_score` `found` count the same. `n_candidates` is m, the right one included. Raises
     InputError where there are fewer.
+
+    >>> mine = ms.analyses.Association(name="tokens", inputs=torch.eye(4), outputs=torch.eye(4))
+    >>> ms.analyses.recall_among(ms.analyses.recall_score(torch.eye(4), mine), 2)
+    1.0
     """
     n = int(found.attrs["n_candidates"])
     in_range("n_candidates", n_candidates, 2, n)
@@ -188,6 +203,9 @@ def chance_threshold(n: int, chance: float, *, p: float = 0.01) -> float:
     Associations are taken as independent, and `chance` is the probability of recalling one of them by guessing. The
     test is exact binomial, one-sided. Raises InputError where there is no association, or chance or p is no probability
     between 0 and 1.
+
+    >>> ms.analyses.chance_threshold(20, 0.25)
+    0.55
     """
     in_range("n", n, 1, float("inf"))
     for name, value in (("chance", chance), ("p", p)):
@@ -245,13 +263,17 @@ def _counts(weights: Float[Tensor, " association"] | None, n: int) -> Float[Tens
 
 
 @torch.no_grad()
-def weight(model: HookedModel, site: ParamSite) -> Float[Tensor, "d_in d_out"]:
+def weight_matrix(model: ModelLike, site: ParamSite) -> Float[Tensor, "d_in d_out"]:
     """One weight matrix of a model, LayerNorm folded into those that read.
 
     A `site` with a head gives the matrix of that head. W_in and W_out lead to and from the neurons, W_Q, W_K and W_V to
     the inside of the head, W_O from there. Attention scores and logits must be products of weight matrices. Raises
     InputError where the model is not supported, or the site is a bias, names no head, does not exist or is not finite.
+
+    >>> ms.analyses.weight_matrix(model, ms.ParamSite(name="W_in", layer=0)).shape
+    torch.Size([32, 64])
     """
+    model = resolve_model(model)
     if not site.is_matrix:
         raise InputError(f"site must be a matrix, not a bias; got {site}; name one of the W_ weights")
     if site.name in ("W_in", "W_out"):
@@ -268,17 +290,25 @@ def weight(model: HookedModel, site: ParamSite) -> Float[Tensor, "d_in d_out"]:
 
 
 @torch.no_grad()
-def product(model: HookedModel, name: Product, *, layer: int, head: int | None = None) -> Float[Tensor, "d_in d_out"]:
+def weight_product(
+    model: ModelLike, name: Product, *, layer: int, head: int | None = None
+) -> Float[Tensor, "d_in d_out"]:
     """A product of two weight matrices, from the residual stream to the residual stream.
 
     `QK` is W_Q W_K^T / attn_scale, from the query's side to the key's, in attention scores. `OV` is W_V W_O. `MLP` is
-    W_in W_out, as if the activation function were the identity. Errors are those of `weight`.
+    W_in W_out, as if the activation function were the identity. Errors are those of `weight_matrix`.
+
+    >>> ms.analyses.weight_product(model, "OV", layer=0, head=1).shape
+    torch.Size([32, 32])
     """
+    model = resolve_model(model)
     one_of("name", name, get_args(Product))
     if name == "MLP":
         if head is not None:
             raise InputError(f"an MLP has no heads; leave head out, got {head}")
-        return weight(model, ParamSite(name="W_in", layer=layer)) @ weight(model, ParamSite(name="W_out", layer=layer))
+        return weight_matrix(model, ParamSite(name="W_in", layer=layer)) @ weight_matrix(
+            model, ParamSite(name="W_out", layer=layer)
+        )
     weights = effective_weights(model, [layer])
     of = (0, _head(model, head, name))
     if name == "OV":
@@ -287,17 +317,21 @@ def product(model: HookedModel, name: Product, *, layer: int, head: int | None =
 
 
 @torch.no_grad()
-def embeddings(
-    model: HookedModel, name: Embedding, chosen: Sequence[int] | None = None
+def embedding_vectors(
+    model: ModelLike, name: Embedding, chosen: Sequence[int] | None = None
 ) -> Float[Tensor, "chosen d_model"]:
     """Embeddings of tokens (`W_E`) or positions (`W_pos`), or the directions that logits read (`W_U`), as rows.
 
-    Without `chosen` all of them. Raises InputError as `weight`, and where an index is out of range.
+    Without `chosen` all of them. Raises InputError as `weight_matrix`, and where an index is out of range.
+
+    >>> ms.analyses.embedding_vectors(model, "W_U", range(3)).shape
+    torch.Size([3, 32])
     """
+    model = resolve_model(model)
     one_of("name", name, get_args(Embedding))
-    matrix = weight(model, ParamSite(name=name))
+    matrix = weight_matrix(model, ParamSite(name=name))
     rows = matrix.T if name == "W_U" else matrix
-    return rows[chosen_indices("chosen", chosen, len(rows))]
+    return rows[check_indices("chosen", chosen, len(rows))]
 
 
 def _head(model: HookedModel, head: int | None, name: str) -> int:

@@ -52,9 +52,9 @@ from mnemoscope.analyses.neurons import (
 )
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.intervention import Removal
+from mnemoscope.core.intervention import RemovalKind
 from mnemoscope.core.numerics import quantise
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import Skills
 
@@ -70,6 +70,10 @@ def top_inputs(activity: NeuronActivity, *, n: int = 10) -> xr.Dataset:
         `activation`, `sequence` (the row of `activity.batch`) and `pos` over (neuron, rank), `inputs` over (neuron,
         rank, input_pos), `latents` over (neuron, rank, latent). Elsewhere activations and latents are NaN and the
         others -1.
+
+    >>> activity = ms.analyses.neuron_activity(model, batch)
+    >>> ms.analyses.top_inputs(activity, n=3).activation.dims
+    ('neuron', 'rank')
     """
     in_range("n", n, 1, math.inf)
     rows = top_rows(activity, n)
@@ -115,6 +119,10 @@ def neuron_agreement(
         `activation`, the mean given the target, and `value` over (neuron, token). For each measure its mean over
         neurons (`correlation_mean`, ...), that of every draw of the control (`correlation_control`, ..., over draw) and
         `correlation_p`, ....
+
+    >>> activity = ms.analyses.neuron_activity(model, batch)
+    >>> ms.analyses.neuron_agreement(activity, ms.analyses.neuron_values(model), n_draws=20).correlation.dims
+    ('neuron',)
     """
     in_range("n_triggers", n_triggers, 1, math.inf)
     in_range("n_draws", n_draws, 1, math.inf)
@@ -215,6 +223,10 @@ def neuron_roles(information: xr.Dataset, effects: xr.Dataset | None = None, *, 
         Over neuron: `role`; `latent`, the latent it was named after, or an empty string; `explains`, NaN without one;
         `group`, the role and whom it serves (`position +copying`). With effects `serves` over (neuron, skill): 1, 0
         or -1.
+
+    >>> tuned = ms.analyses.selectivity(ms.analyses.neuron_activity(model, batch))
+    >>> ms.analyses.neuron_roles(tuned).role.dims
+    ('neuron',)
     """
     named = [_named(information.isel(neuron=i)) for i in range(information.sizes["neuron"])]
     role, latent, explains = zip(*named, strict=True)
@@ -237,7 +249,12 @@ def neuron_roles(information: xr.Dataset, effects: xr.Dataset | None = None, *, 
 
 
 def role_groups(roles: xr.Dataset, by: str = "group") -> dict[str, list[int]]:
-    """The neurons of each role, for `group_effects`, by `role` (what they say) or `group` (and whom they serve)."""
+    """The neurons of each role, for `group_effects`, by `role` (what they say) or `group` (and whom they serve).
+
+    >>> tuned = ms.analyses.selectivity(ms.analyses.neuron_activity(model, batch))
+    >>> sorted(ms.analyses.role_groups(ms.analyses.neuron_roles(tuned)))
+    ['none', 'recalled', 'silent', 'source_slot', 'target', 'token', 'unused', 'y']
+    """
     one_of("by", by, ("role", "group"))
     names = roles[by].values.tolist()
     return {name: [i for i, other in enumerate(names) if other == name] for name in sorted(set(names))}
@@ -282,14 +299,14 @@ WITHOUT_LATENT = ("none", "constant", "silent")
 
 
 def read_neurons(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     skills: Skills,
     reference: Batch,
     inputs: Batch,
     layer: int = 0,
-    kind: Removal = "mean",
+    kind: RemovalKind = "mean",
     seed: int = 0,
 ) -> dict[str, xr.Dataset]:
     """All analyses of the neurons of a layer.
@@ -302,7 +319,11 @@ def read_neurons(
         `neurons`: keys, values, role, explains, serves and effects over neuron. `selectivity` over (neuron, latent).
         `roles` over (role, skill): how many neurons each role has (`size`) and the skills without them, every role
         that a latent of the batch could give, NaN where no neuron has it. `agreement`, `shares`: as their modules.
+
+    >>> sorted(ms.analyses.read_neurons(model, batch, skills=skills, reference=batch, inputs=batch))
+    ['agreement', 'neurons', 'roles', 'selectivity', 'shares']
     """
+    model = resolve_model(model)
     activity = neuron_activity(model, inputs, layer=layer)
     values, information = neuron_values(model, layer=layer), selectivity(activity, seed=seed)
     one = {"skills": skills, "reference": reference, "layer": layer, "seed": seed}

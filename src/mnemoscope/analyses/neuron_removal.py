@@ -41,13 +41,13 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.ablation import REPLACEMENTS, Removal, removal
+from mnemoscope.analyses.ablation import REPLACEMENTS, RemovalKind, make_removal
 from mnemoscope.analyses.forward import answer_scores, check_fits
 from mnemoscope.analyses.neurons import mlp_block
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
-from mnemoscope.core.protocols import HookedModel, evaluation_mode
+from mnemoscope.core.protocols import HookedModel, ModelLike, evaluation_mode, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import SkillPlaces, Skills, random_halves, skill_places
@@ -81,7 +81,7 @@ class NeuronRemovals:
 
 @torch.no_grad()
 def prepare_removals(
-    model: HookedModel, batch: Batch, *, skills: Skills, reference: Batch, layer: int, kind: Removal, seed: int = 0
+    model: HookedModel, batch: Batch, *, skills: Skills, reference: Batch, layer: int, kind: RemovalKind, seed: int = 0
 ) -> NeuronRemovals:
     """Record what removals of a `kind` need; other arguments as for `neuron_effects`."""
     one_of("the kind of an ablation", kind, REPLACEMENTS)
@@ -89,7 +89,7 @@ def prepare_removals(
     check_fits(model, batch)
     places = skill_places(batch, skills)
     source = Named(name="reference", value=reference)
-    intervention = removal(kind, Site(kind="post", layer=layer), source)
+    intervention = make_removal(kind, Site(kind="post", layer=layer), source)
     assert not isinstance(intervention, LowRank)
     replaced = make_replacer(intervention, batch, Recordings(model), seed)
     names = [f"blocks.{layer}.{name}" for name in ("hook_resid_mid", "mlp.hook_post")]
@@ -198,13 +198,13 @@ def measurable(ends: RemovalScores, places: SkillPlaces) -> Bool[Tensor, "skill 
 
 
 def neuron_effects(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     skills: Skills,
     reference: Batch,
     layer: int = 0,
-    kinds: Sequence[Removal] = REPLACEMENTS,
+    kinds: Sequence[RemovalKind] = REPLACEMENTS,
     seed: int = 0,
 ) -> xr.Dataset:
     """Skills with one neuron of a layer removed at a time.
@@ -227,7 +227,12 @@ def neuron_effects(
     Raises:
         InputError: The model has no such neurons or is too small for the batch, the reference has another length,
             another kind, a skill is tested nowhere, or the logits hold NaN.
+
+    >>> found = ms.analyses.neuron_effects(model, batch, skills=skills, reference=batch, kinds=["mean"])
+    >>> found.accuracy.dims
+    ('kind', 'neuron', 'skill')
     """
+    model = resolve_model(model)
     n = mlp_block(model, layer).mlp.W_out.shape[0]
     groups = {str(neuron): [neuron] for neuron in range(n)} | {"layer": list(range(n))}
     result = group_effects(
@@ -240,14 +245,14 @@ def neuron_effects(
 
 
 def group_effects(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     groups: Mapping[str, Sequence[int]],
     *,
     skills: Skills,
     reference: Batch,
     layer: int = 0,
-    kinds: Sequence[Removal] = REPLACEMENTS,
+    kinds: Sequence[RemovalKind] = REPLACEMENTS,
     seed: int = 0,
 ) -> xr.Dataset:
     """Skills with one group of neurons of a layer removed at a time.
@@ -257,7 +262,13 @@ def group_effects(
 
     Returns:
         As `neuron_effects` without `layer_...`, with dimension `group` in place of `neuron`, and `size` over group.
+
+    >>> halves = {"first half": range(32), "second half": range(32, 64)}
+    >>> found = ms.analyses.group_effects(model, batch, halves, skills=skills, reference=batch, kinds=["mean"])
+    >>> found.accuracy.dims
+    ('kind', 'group', 'skill')
     """
+    model = resolve_model(model)
     if not groups:
         raise InputError("groups must name at least one group of neurons; got none")
     if not kinds:
@@ -299,13 +310,13 @@ PARTS = ("kept", "removed")
 
 
 def neuron_shares(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     skills: Skills,
     reference: Batch,
     layer: int = 0,
-    kind: Removal = "mean",
+    kind: RemovalKind = "mean",
     ks: Sequence[int] | None = None,
     n_random: int = 10,
     seed: int = 0,
@@ -323,7 +334,12 @@ def neuron_shares(
 
     Raises:
         InputError: As `neuron_effects`; or a k is out of range, or a half lacks a skill.
+
+    >>> found = ms.analyses.neuron_shares(model, batch, skills=skills, reference=batch, ks=[0, 8], n_random=2)
+    >>> found.fraction.dims
+    ('skill', 'part', 'k', 'metric')
     """
+    model = resolve_model(model)
     n = mlp_block(model, layer).mlp.W_out.shape[0]
     ks = [*dict.fromkeys([0, *(2**i for i in range(n.bit_length())), n])] if ks is None else list(ks)
     for k in ks:

@@ -60,7 +60,7 @@ from mnemoscope.analyses.head_weights import EffectiveWeights, effective_weights
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.numerics import class_entropy, mutual_information, number_classes, quantile_states, quantise
-from mnemoscope.core.protocols import HookedModel, evaluation_mode
+from mnemoscope.core.protocols import ModelLike, evaluation_mode, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.engine.budget import n_rows_at_once
 from mnemoscope.interventions.replacements import position_mask
@@ -75,12 +75,16 @@ _REFUSED = {
 }
 
 
-def mlp_block(model: HookedModel, layer: int) -> Any:
+def mlp_block(model: ModelLike, layer: int) -> Any:
     """The block of a layer whose MLP has one key and one value per neuron.
 
     Raises InputError where the layer does not exist; its MLP is missing, gated, of several experts, beside the
     attention or normalised after it; or a weight of the model holds NaN.
+
+    >>> ms.analyses.mlp_block(model, 0).mlp.W_in.shape
+    torch.Size([32, 64])
     """
+    model = resolve_model(model)
     cfg = model.cfg
     in_range("layer", layer, 0, cfg.n_layers - 1)
     for name, words in _REFUSED.items():
@@ -109,7 +113,7 @@ MAX_BYTES = 2**30
 
 @torch.no_grad()
 def neuron_keys(
-    model: HookedModel, *, layer: int = 0, neurons: Sequence[int] | None = None, tokens: Sequence[int] | None = None
+    model: ModelLike, *, layer: int = 0, neurons: Sequence[int] | None = None, tokens: Sequence[int] | None = None
 ) -> xr.Dataset:
     """The gain of each neuron's pre-activation from every input of the model, in units of the pre-activation.
 
@@ -121,7 +125,11 @@ def neuron_keys(
         neuron; if positional embeddings are added to the tokens' also `key_pos` over (neuron, pos) and `key_head_pos`
         over (neuron, head, pos). float64. `attrs["exact"]` is 1 where these terms, weighted with the attention, make
         up the whole pre-activation.
+
+    >>> ms.analyses.neuron_keys(model).key_token.dims
+    ('neuron', 'token')
     """
+    model = resolve_model(model)
     block, cfg = mlp_block(model, layer), model.cfg
     chosen, words = _indices("neuron", neurons, cfg.d_mlp), _indices("token", tokens, cfg.d_vocab)
     _bounded(len(chosen) * cfg.n_heads * max(len(words), cfg.n_ctx))
@@ -148,7 +156,7 @@ def neuron_keys(
 
 @torch.no_grad()
 def neuron_values(
-    model: HookedModel, *, layer: int = 0, neurons: Sequence[int] | None = None, n_top: int = 5
+    model: ModelLike, *, layer: int = 0, neurons: Sequence[int] | None = None, n_top: int = 5
 ) -> xr.Dataset:
     """The direct addition of each neuron's value to the logits, for an activation of one.
 
@@ -159,7 +167,11 @@ def neuron_values(
         `value` over (neuron, token), of the tokens that have a logit, float64, its mean over these zero; `promoted` and
         `suppressed` over (neuron, rank): the tokens with the largest and with the smallest logits, the extreme one
         first.
+
+    >>> ms.analyses.neuron_values(model, n_top=1).promoted.dims
+    ('neuron', 'rank')
     """
+    model = resolve_model(model)
     block, cfg = mlp_block(model, layer), model.cfg
     in_range("n_top", n_top, 1, math.inf)
     chosen, n_top = _indices("neuron", neurons, cfg.d_mlp), min(n_top, cfg.d_vocab_out)
@@ -221,7 +233,7 @@ class NeuronActivity:
 
 @torch.no_grad()
 def neuron_activity(
-    model: HookedModel, batch: Batch, *, layer: int = 0, pos: int | str | Sequence[int] | None = None
+    model: ModelLike, batch: Batch, *, layer: int = 0, pos: int | str | Sequence[int] | None = None
 ) -> NeuronActivity:
     """Record a layer's neurons.
 
@@ -229,7 +241,12 @@ def neuron_activity(
     negative ones from the end, or the name of a latent that holds one a sequence. None is the last scored one; of
     padded sequences each one's own. Raises InputError where the model has no such neurons, is too small, or gives NaN,
     a position does not exist, or nothing in the batch is scored or weighs anything.
+
+    >>> activity = ms.analyses.neuron_activity(model, batch)
+    >>> activity.layer
+    0
     """
+    model = resolve_model(model)
     mlp_block(model, layer)
     check_fits(model, batch)
     batch = batch if batch.weights is None else batch.select(batch.weights > 0)
@@ -305,7 +322,7 @@ def _latents(batch: Batch, sequence: Tensor, pos: Tensor, first: int) -> dict[st
             result[name] = value[sequence, pos]
         else:
             result |= {f"{name}[{i + 1}]": value[sequence, i] for i in range(value.shape[1])}
-    return result | {f"input@{batch.called(i)}": batch.inputs[sequence, i] for i in range(first + 1)}
+    return result | {f"input@{batch.position_name(i)}": batch.inputs[sequence, i] for i in range(first + 1)}
 
 
 def selectivity(
@@ -328,6 +345,10 @@ def selectivity(
         estimate of the bias. `control_level` over latent: the largest of those, over neurons and draws.
         `neuron_entropy` and `active`, the probability of being active, over neuron; `latent_entropy` over latent. All
         entropies in bits; latents that do not vary are left out.
+
+    >>> activity = ms.analyses.neuron_activity(model, batch)
+    >>> ms.analyses.selectivity(activity, n_draws=2).information.dims
+    ('neuron', 'latent')
     """
     in_range("n_draws", n_draws, 1, math.inf)
     weights, names, classes = activity.weights, *_classes(activity, latents)

@@ -79,8 +79,9 @@ def series(values: xr.DataArray, *, at_least: int) -> Series:
 
 Axis = Literal["linear", "log"]
 ThresholdDirection = Literal["rise", "fall"]
+"""Past a threshold means above it (`rise`) or below it (`fall`)."""
 
-HALF = 0.5
+ONSET_THRESHOLD = 0.5
 """A measure between 0 and 1 has its onset where it crosses this."""
 
 
@@ -109,6 +110,10 @@ def threshold_onset(
 
     Raises:
         InputError: There is no ascending coordinate `step`, or an argument is outside its range.
+
+    >>> accuracy = xr.DataArray([0.1, 0.4, 0.6, 0.9], coords={"step": [0, 10, 20, 30]})
+    >>> ms.analyses.threshold_onset(accuracy, 0.5).onset.item()
+    15.0
     """
     one_of("direction", direction, get_args(ThresholdDirection))
     one_of("axis", axis, get_args(Axis))
@@ -167,9 +172,13 @@ def falls_with_learning(name: str) -> bool:
 def first_step(values: xr.DataArray) -> xr.DataArray:
     """The onset of one measure over (seed, step) in every seed; NaN: never. A measure that `falls` has it half-way
     down.
+
+    >>> passed = xr.DataArray([False, True, True], coords={"step": [0, 10, 20]})
+    >>> ms.analyses.first_step(passed).item()
+    10.0
     """
     if not falls_with_learning(str(values.name)):
-        return threshold_onset(values, HALF).by
+        return threshold_onset(values, ONSET_THRESHOLD).by
     middle = (values.isel(step=0) + values.min("step")) / 2
     return threshold_onset(values - middle, 0.0, direction="fall").by
 
@@ -195,6 +204,10 @@ def order_of_onsets(onsets: Mapping[str, xr.DataArray], *, within: float = 0.0, 
 
     Raises:
         InputError: There are fewer than two events, or they are not over the same seeds.
+
+    >>> first, second = (xr.DataArray(steps, coords={"seed": [0, 1]}) for steps in ([10, 20], [30, 50]))
+    >>> ms.analyses.order_of_onsets({"elimination": first, "recall": second}).commonest_order.item()
+    'elimination < recall'
     """
     in_range("within", within, 0, np.finfo(float).max)
     in_range("confidence", confidence, 0.5, 0.999)

@@ -48,7 +48,7 @@ from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.metrics import Metric, metrics_for
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import EMBEDDINGS, LOGITS, Edge, Kind, edge_coordinates
 from mnemoscope.engine.budget import default_max_bytes
 from mnemoscope.interventions.cells import SweepMethod, grid, sweep
@@ -82,7 +82,7 @@ MIN_DIFFERENCE = 1e-3
 
 
 def patch(
-    model: HookedModel,
+    model: ModelLike,
     pairs: PromptPairs,
     *,
     kind: Kind,
@@ -97,7 +97,7 @@ def patch(
     """Patch an activation cell by cell.
 
     Args:
-        model: Any hooked model; hooks that are on it stay and act.
+        model: A run, a subject or any hooked model; hooks that are on it stay and act.
         pairs: Clean and corrupted prompts; metrics read at their scored positions.
         kind: The activation. `resid_pre`, `resid_mid`, `resid_post`, `attn_out`, `mlp_out`: axes layer, pos; `q`, `k`,
             `v`, `z`, `result` (the same as `z`, from which it follows): layer, pos, head; `pattern`, `scores`: layer,
@@ -120,7 +120,12 @@ def patch(
     Raises:
         InputError: The kind has no such axis, a metric measures no prediction, the budget is too small, the model is
             too small or has no such activation, or its logits hold NaN.
+
+    >>> values = ms.patch(model, pairs, kind="z", over=("layer", "head"))
+    >>> ms.analyses.effects(values).ratio.dims
+    ('direction', 'metric', 'layer', 'head')
     """
+    model = resolve_model(model)
     question = sweep_question(model, pairs, metrics, directions, max_bytes, seed)
     cells = grid(model, kind, over, n_pos=question.n_pos, only=only)
     swept = sweep(question, cells, method=method)
@@ -194,6 +199,10 @@ def effects(result: xr.Dataset, *, refuse: bool = True) -> xr.Dataset:
         `ratio` without prompt: the ratio of the means over prompts, which no single small difference can blow up.
         `difference` over (metric, prompt): clean minus corrupted. `error` over metric: the standard error of its mean
         (NaN for one prompt). Attribute `noise`: the metrics that are noise, and why.
+
+    >>> values = ms.patch(model, pairs, kind="resid_pre", over=("layer", "pos"))
+    >>> ms.analyses.effects(values).ratio.sel(metric="logit_diff").dims
+    ('direction', 'layer', 'pos')
     """
     difference = result.clean - result.corrupted
     mean, error, clear, noise = _signal(difference)
@@ -235,7 +244,7 @@ Between = Literal["nothing", "mlps"]
 
 
 def patch_edges(
-    model: HookedModel,
+    model: ModelLike,
     pairs: PromptPairs,
     *,
     chosen: Sequence[Edge] | None = None,
@@ -266,7 +275,12 @@ def patch_edges(
     Raises:
         InputError: The model has no such edge or no edges that can be told apart, a metric measures no prediction, or
             the budget is too small.
+
+    >>> values = ms.patch_edges(model, pairs)
+    >>> print(values.sizes["edge"], "edges, the first:", values.edge.values[0])
+    13 edges, the first: input → L0H0 q
     """
+    model = resolve_model(model)
     one_of("effect", effect, get_args(Effect))
     one_of("between", between, get_args(Between))
     one_of("method", method, get_args(SweepMethod))
@@ -304,7 +318,7 @@ def label_edge_sweep(
 
 
 def patch_paths(
-    model: HookedModel,
+    model: ModelLike,
     pairs: PromptPairs,
     paths: Mapping[str, Sequence[Edge]],
     *,
@@ -321,7 +335,12 @@ def patch_paths(
     too.
 
     Returns what `patch_edges` does, along `path`.
+
+    >>> direct = {"L0H1 direct": [ms.Edge(writer=ms.Site(kind="z", layer=0, head=1))]}
+    >>> ms.analyses.patch_paths(model, pairs, direct).value.dims
+    ('direction', 'metric', 'path', 'prompt')
     """
+    model = resolve_model(model)
     if not paths:
         raise InputError("paths must name at least one; got none")
     for name, path in paths.items():
@@ -349,6 +368,11 @@ def edges_by_role(result: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
     `named` maps heads (`L0H1`) to roles (`analyses.roles`); edges of heads that it does not name are left out. Edges by
     role are ordered by readers and writers: embeddings, heads in the order of `named`, MLPs, logits. Raises InputError
     where the result has no edges, or two heads have the same role.
+
+    >>> values = ms.analyses.effects(ms.patch_edges(model, pairs))
+    >>> named = ms.analyses.edges_by_role(values, {"L0H0": "elimination head", "L0H1": "other head"})
+    >>> print(named.edge.values[0])
+    input → elimination head q
     """
     if "edge" not in result.dims:
         raise InputError(

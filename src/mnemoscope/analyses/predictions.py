@@ -24,7 +24,7 @@ from mnemoscope.analyses.forward import log_probs, to_log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import ModelLike, Task, resolve_model
 from mnemoscope.core.skills import Skills, check_skills
 
 UNKNOWN = -1
@@ -32,7 +32,7 @@ UNKNOWN = -1
 
 
 def predict(
-    model: HookedModel,
+    model: ModelLike,
     task: Task,
     batch: Batch,
     *,
@@ -54,7 +54,12 @@ def predict(
     Raises:
         InputError: The batch holds several sequences, `n` is out of range, the task has no such reference, or the
             model is too small.
+
+    >>> guesses = ms.predict(model, task, batch.select(slice(1)), n=1)
+    >>> guesses.guess.sel(pos=8).values, guesses.p_guess.sel(pos=8).values.round(1)
+    (array([5]), array([1.]))
     """
+    model = resolve_model(model)
     if len(batch) != 1:
         raise InputError(f"predictions are of one sequence at a time; got {len(batch)}")
     in_range("the number of guesses", n, 1, task.d_vocab)
@@ -88,22 +93,24 @@ def _guesses(probabilities: Float[Tensor, "pos d_vocab"], following: Tensor, n: 
     }
 
 
-Targets = Mapping[str, tuple[Int[Tensor, "batch pos"], Bool[Tensor, "batch pos"]]]
+TokenTargets = Mapping[str, tuple[Int[Tensor, "batch pos"], Bool[Tensor, "batch pos"]]]
 """Name to the token that is looked for at every position, and where it is looked for."""
 
-SCORES = ("probability", "log_prob", "accuracy")
+TARGET_SCORES = ("probability", "log_prob", "accuracy")
 """In the order of `score_sums`; accuracy: the share of positions at which the token is the most probable one."""
 
 
-def skill_targets(batch: Batch, skills: Skills) -> Targets:
+def skill_targets(batch: Batch, skills: Skills) -> TokenTargets:
     """The next token where each skill is tested."""
     return {name: (batch.targets, where) for name, where in skills.items()}
 
 
-def check_targets(batch: Batch, targets: Targets) -> None:
+def check_targets(batch: Batch, targets: TokenTargets) -> None:
     """Refuse targets that do not fit a batch.
 
     Raises InputError where there are none, a shape differs from that of the batch, or a target is looked for nowhere.
+
+    >>> ms.analyses.check_targets(batch, {"answer": (batch.targets, batch.scored)})
     """
     if not targets:
         raise InputError("targets must name at least one token to look for; got none")
@@ -115,23 +122,27 @@ def check_targets(batch: Batch, targets: Targets) -> None:
 
 
 def score_sums(
-    logits: Float[Tensor, "some pos d_vocab"], targets: Targets, rows: Int[Tensor, " some"]
+    logits: Float[Tensor, "some pos d_vocab"], targets: TokenTargets, rows: Int[Tensor, " some"]
 ) -> Float[Tensor, "target score"]:
     """Sums of the scores over the positions of each target, in float64.
 
     `logits` are of some `rows` of a batch, `targets` of the whole batch. Raises InputError where the logits hold NaN,
     or a target is no token of the model.
+
+    >>> targets = {"answer": (batch.targets, batch.scored)}
+    >>> ms.analyses.score_sums(model(batch.inputs), targets, torch.arange(len(batch))).shape
+    torch.Size([1, 3])
     """
     return sum_scores_at(logits[places_of_targets(targets, rows).to(logits.device)], targets, rows)
 
 
-def places_of_targets(targets: Targets, rows: Int[Tensor, " some"]) -> Bool[Tensor, "some pos"]:
+def places_of_targets(targets: TokenTargets, rows: Int[Tensor, " some"]) -> Bool[Tensor, "some pos"]:
     """True at the positions of some sequences at which any target is looked for."""
     return torch.stack([where[rows.to(where.device)] for _, where in targets.values()]).any(0)
 
 
 def sum_scores_at(
-    logits: Float[Tensor, "place d_vocab"], targets: Targets, rows: Int[Tensor, " some"]
+    logits: Float[Tensor, "place d_vocab"], targets: TokenTargets, rows: Int[Tensor, " some"]
 ) -> Float[Tensor, "target score"]:
     """The same from the logits at the places of `looked_at` only."""
     masks = {name: where[rows.to(where.device)].to(logits.device) for name, (_, where) in targets.items()}
@@ -148,6 +159,10 @@ def sum_scores_at(
     return torch.stack(sums)
 
 
-def target_counts(targets: Targets) -> Int[Tensor, " target"]:
-    """At how many positions each is looked for."""
+def target_counts(targets: TokenTargets) -> Int[Tensor, " target"]:
+    """At how many positions each is looked for.
+
+    >>> ms.analyses.target_counts({"answer": (batch.targets, batch.scored)}).tolist()
+    [320]
+    """
     return torch.stack([where.sum().cpu() for _, where in targets.values()])

@@ -43,7 +43,7 @@ from torch import Tensor
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import ATTENTION, BY_HEAD, Site
 from mnemoscope.engine.budget import MAX_BYTES, float_bytes
@@ -56,7 +56,12 @@ LatentValues = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos"]
 
 
 def with_latent(batch: Batch, name: str, values: Tensor) -> Batch:
-    """The same sequences with a further latent, `batch` or `batch pos`; InputError if name or length is wrong."""
+    """The same sequences with a further latent, `batch` or `batch pos`; InputError if name or length is wrong.
+
+    >>> labelled = ms.analyses.with_latent(batch, "before", batch.inputs.roll(1, 1))
+    >>> "before" in labelled.latents
+    True
+    """
     if name in batch.latents:
         raise InputError(f"the batch has a latent {name} already; take another name")
     if len(values) != len(batch):
@@ -101,6 +106,9 @@ def split_sequences(batch: Batch, *, seed: int = 0) -> tuple[Batch, Batch]:
     """Two halves without a sequence in common, drawn from the seed's stream `probe halves`.
 
     Copies of a sequence go to the same half. Raises InputError where there is one sequence only.
+
+    >>> [len(half) for half in ms.analyses.split_sequences(batch)]
+    [32, 32]
     """
     same = batch.inputs.unique(dim=0, return_inverse=True)[1].cpu()
     n = int(same.max()) + 1 if len(same) else 0
@@ -253,7 +261,7 @@ def probe_directions(probe: Pipeline) -> Float[Tensor, "direction width"]:
 
 
 def probe(
-    model: HookedModel,
+    model: ModelLike,
     fit: Batch,
     latent: str,
     *,
@@ -261,7 +269,7 @@ def probe(
     test: Batch | None = None,
     where: str | None = None,
     pooled: bool = False,
-    controls: Mapping[str, HookedModel] | None = None,
+    controls: Mapping[str, ModelLike] | None = None,
     n_shuffles: int = 10,
     penalty: float = PENALTY,
     seed: int = 0,
@@ -269,7 +277,7 @@ def probe(
     """Probes for a latent at sites, one for every position or one for all.
 
     Args:
-        model: Any hooked model; one recorded forward pass serves all sites.
+        model: A run, a subject or any hooked model; one recorded forward pass serves all sites.
         fit: Sequences to fit on. Every one counts alike, whatever its weight.
         latent: Its name: one value per sequence or per position, `y[2]` for a column, `token` or `target`. Boolean and
             whole values are classes, floating ones numbers. Values of your own: `with_latent`.
@@ -293,11 +301,18 @@ def probe(
     Raises:
         InputError: A site or latent is not to be probed, fit and test share a sequence, a latent or activation is NaN,
             or a model does not fit.
+
+    >>> fit = task.sample(200, split="train", generator=ms.generator(0, "fit"))
+    >>> site = ms.Site(kind="resid_post", layer=0, pos=-1)
+    >>> found = ms.probe(model, fit, "is_repeat", sites=[site], test=batch, n_shuffles=2)
+    >>> found.accuracy.dims
+    ('site', 'pos')
     """
+    model = resolve_model(model)
     in_range("n_shuffles", n_shuffles, 1, math.inf)
     if not sites or len(set(sites)) < len(sites):
         raise InputError(f"sites must name at least one, each once; got {', '.join(map(str, sites)) or 'none'}")
-    models = [model, *(controls or {}).values()]
+    models = [model, *map(resolve_model, (controls or {}).values())]
     sides = split_sequences(fit, seed=seed) if test is None else (fit, test)
     check_disjoint(*sides)
     for one, side in product(models, sides):

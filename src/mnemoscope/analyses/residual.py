@@ -37,7 +37,7 @@ from mnemoscope.analyses.forward import to_log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.protocols import HookedModel, is_hooked
+from mnemoscope.core.protocols import HookedModel, ModelLike, is_hooked, resolve_model
 from mnemoscope.core.site import Position
 from mnemoscope.engine.architecture import transformer_without_hooks
 from mnemoscope.interventions import recordings
@@ -235,7 +235,7 @@ def reading_depths(model: HookedModel) -> list[str]:
 
 @torch.no_grad()
 def logit_lens(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     scale: Scale = "own",
@@ -258,7 +258,12 @@ def logit_lens(
 
     Raises:
         AssertionError: The last depth does not give the model's own logits; with the size of the gap.
+
+    >>> lens = ms.logit_lens(model, batch)
+    >>> lens.depth.values.tolist(), lens["rank"].dims
+    (['L0 resid_pre', 'L0 resid_mid', 'L0 resid_post'], ('depth', 'prompt', 'pos'))
     """
+    model = resolve_model(model)
     check_readable(model)
     one_of("scale", scale, SCALES)
     select = selection(batch, positions=positions, skills=skills)

@@ -14,10 +14,10 @@ from typing import TypeVar
 
 import xarray as xr
 
-from mnemoscope.analyses.ablation import REPLACEMENTS, AblationTargets, Removal, ablate, heads_and_mlps
+from mnemoscope.analyses.ablation import REPLACEMENTS, AblationTargets, RemovalKind, ablate, heads_and_mlps
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import HookedModel, ModelLike, Task, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, random_halves
@@ -36,7 +36,11 @@ def components_by_role(model: HookedModel, named: Mapping[str, str], n_pos: int)
 
 
 def split_halves(batch: Batch) -> tuple[Batch, Batch]:
-    """Every other sequence for choosing heads, the rest for testing the choice."""
+    """Every other sequence for choosing heads, the rest for testing the choice.
+
+    >>> [len(half) for half in ms.analyses.split_halves(batch)]
+    [32, 32]
+    """
     (first, _), (second, _) = random_halves(batch)
     return first, second
 
@@ -52,7 +56,7 @@ def role_prompts(task: Task, *, n: int, split: str, seed: int) -> tuple[Batch, B
 
 
 def choose_roles(
-    model: HookedModel, selection: Batch, *, skills: Skills, reference: Batch, skill: str | None = None
+    model: ModelLike, selection: Batch, *, skills: Skills, reference: Batch, skill: str | None = None
 ) -> dict[str, str]:
     """Names for the components that mean the same thing in every seed.
 
@@ -65,7 +69,11 @@ def choose_roles(
     skill, which of them costs more is an accident. Raises InputError where there is no such skill.
 
     Returns component (`L0H1`) to role: heads from the most to the least needed, then MLPs.
+
+    >>> ms.analyses.choose_roles(model, batch, skills=skills, reference=batch)
+    {'L0H0': 'elimination head', 'L0H1': 'other head', 'L0 MLP': 'L0 MLP'}
     """
+    model = resolve_model(model)
     result = ablate(model, selection, skills=skills, reference=reference, kinds=("mean",)).sel(kind="mean")
     skill = result.skill.values[0] if skill is None else skill
     one_of("skill", skill, result.skill.values.tolist())
@@ -78,11 +86,11 @@ def choose_roles(
 
 
 def ablate_by_role(
-    model: HookedModel,
+    model: ModelLike,
     task: Task,
     *,
     choose: Choose = components_by_role,
-    kinds: Sequence[Removal] = REPLACEMENTS,
+    kinds: Sequence[RemovalKind] = REPLACEMENTS,
     within: str | None = None,
     skill: str | None = None,
     n: int = 2048,
@@ -101,7 +109,12 @@ def ablate_by_role(
 
     Raises:
         InputError: The task has no such skill, or the model is too small for it.
+
+    >>> lost = ms.analyses.ablate_by_role(model, task, kinds=["mean"], n=64)
+    >>> lost.role.values.tolist()
+    ['elimination head', 'other head', 'L0 MLP']
     """
+    model = resolve_model(model)
     selection, test, reference = role_prompts(task, n=n, split=split, seed=seed)
     named = choose_roles(model, selection, skills=task.skills(selection), reference=reference, skill=skill)
     targets = choose(model, named, test.inputs.shape[1])
@@ -122,6 +135,9 @@ def last_roles(run: Run, *, skill: str | None = None, n: int = 2048, split: str 
     The `skill` is as in `choose_roles`; `n` sequences of each subgroup of the `split` are drawn, and as many for the
     reference set. The prompts are those that `ablate_by_role` chooses by under the run's seed. Raises InputError where
     there is no checkpoint, or the task has no such skill.
+
+    >>> ms.analyses.last_roles(run, n=64)
+    {'L0H0': 'elimination head', 'L0H1': 'other head', 'L0 MLP': 'L0 MLP'}
     """
     task, seed = run.spec.task, run.spec.seed
     selection, _, reference = role_prompts(task, n=n, split=split, seed=seed)
@@ -140,6 +156,10 @@ def by_role(result: Result, named: Mapping[str, str]) -> Result:
 
     Raises InputError where the result has no heads or components, or both; a head does not exist; or two components of
     the result have the same role.
+
+    >>> scores = ms.analyses.head_scores(model, batch).score
+    >>> ms.analyses.by_role(scores, {"L0H1": "recall head", "L0H0": "other"}).role.values.tolist()
+    ['recall head', 'other']
     """
     arrays = result.data_vars.values() if isinstance(result, xr.Dataset) else [result]
     kinds = {_kind(array) for array in arrays} - {""}
@@ -171,12 +191,21 @@ def targets_by_role(targets: Mapping[str, Sequence[Site]], named: Mapping[str, s
 
 
 def rename_heads(text: str, named: Mapping[str, str]) -> str:
-    """A text in which heads have the names of their roles."""
-    return HEAD.sub(lambda head: named[head[0]], text)
+    """A text in which heads have the names of their roles; heads without a role keep theirs.
+
+    >>> ms.analyses.rename_heads("L0H1 → L1H0", {"L0H1": "recall head"})
+    'recall head → L1H0'
+    """
+    return HEAD.sub(lambda head: named.get(head[0], head[0]), text)
 
 
 def roles_of(result: xr.Dataset) -> dict[str, str]:
-    """The component-to-role mapping of a result by role, to bring other results of the same model into its order."""
+    """The component-to-role mapping of a result by role, to bring other results of the same model into its order.
+
+    >>> lost = ms.analyses.ablate_by_role(model, task, kinds=["mean"], n=64)
+    >>> ms.analyses.roles_of(lost)
+    {'L0H0': 'elimination head', 'L0H1': 'other head', 'L0 MLP': 'L0 MLP'}
+    """
     return dict(zip(result.component.values.tolist(), result.role.values.tolist(), strict=True))
 
 
@@ -185,6 +214,10 @@ def with_roles(patterns: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
 
     `patterns` has `pattern` over (..., layer, head, query, key); `named` maps components (`L0H1`) to roles. The result
     has `called` over (layer, head) too: the role and behind it the head, `copy head (L0H1)`; or the head.
+
+    >>> shown = ms.analyses.with_roles(ms.analyses.named_patterns(model, batch), {"L0H1": "recall head"})
+    >>> shown.called.values.tolist()
+    [['L0H0', 'recall head (L0H1)']]
     """
     pattern = patterns.pattern
     heads = [[f"L{layer}H{head}" for head in pattern["head"].values] for layer in pattern["layer"].values]

@@ -36,7 +36,7 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
-from mnemoscope.analyses.ablation import REPLACEMENTS, Removal, heads_and_mlps, target_labels
+from mnemoscope.analyses.ablation import REPLACEMENTS, RemovalKind, heads_and_mlps, target_labels
 from mnemoscope.analyses.dissociation_tables import LEARNED, MARGIN, Z, dissociation
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.games import (
@@ -53,7 +53,7 @@ from mnemoscope.analyses.games import (
 from mnemoscope.analyses.neuron_removal import MIN_CARRIED, N_ERRORS
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import SkillPlaces, Skills, skill_places
 
@@ -129,13 +129,13 @@ MIN_SAMPLES = 8
 
 
 def shapley(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
     skills: Skills,
     reference: Batch,
     targets: Mapping[str, Sequence[Site]] | None = None,
-    kinds: Sequence[Removal] = ("mean",),
+    kinds: Sequence[RemovalKind] = ("mean",),
     within: str | None = None,
     interactions: bool = True,
     n_samples: int | None = None,
@@ -145,7 +145,7 @@ def shapley(
     """Shapley values and pairwise interactions of components by skill.
 
     Args:
-        model: Any hooked model whose vocabulary and context are large enough.
+        model: A run, a subject or any hooked model whose vocabulary and context are large enough.
         batch: Sequences that test the skills; its weights, if it has them, count within a skill.
         skills: For each skill the positions whose answer it alone gives (`task.skills(batch)`).
         reference: Sequences that means and resampled activations come from; as long as those of `batch`.
@@ -172,7 +172,12 @@ def shapley(
         InputError: There are too few or too many players, two share a site, or one cannot be removed that way. The
             model is too small for the batch, a skill is tested nowhere, the reference has another length,
             `max_bytes` does not suffice, or the logits hold NaN.
+
+    >>> shares = ms.shapley(model, batch, skills=skills, reference=batch)
+    >>> shares.value.dims
+    ('kind', 'component', 'skill', 'metric')
     """
+    model = resolve_model(model)
     players = heads_and_mlps(model) if targets is None else targets
     _check(players, kinds, n_samples)
     check_fits(model, batch)
@@ -213,7 +218,7 @@ def shapley(
     )
 
 
-def _check(players: Mapping[str, Sequence[Site]], kinds: Sequence[Removal], n_samples: int | None) -> None:
+def _check(players: Mapping[str, Sequence[Site]], kinds: Sequence[RemovalKind], n_samples: int | None) -> None:
     for kind in kinds:
         one_of("the kind of a removal", kind, REPLACEMENTS)
     if not kinds:
@@ -255,6 +260,10 @@ def removal_agreement(result: xr.Dataset, *, margin: float = MARGIN, learned: fl
         `higher orders`) and `partner`, the part that it interacts most with in that direction. Over (kind, skill):
         `rank_correlation` (Spearman's) of what is lost with values. Over (kind, skill, other_skill):
         `removal_outcome` and `value_outcome`, as `dissociation` gives them.
+
+    >>> shares = ms.shapley(model, batch, skills=skills, reference=batch)
+    >>> ms.analyses.removal_agreement(shares).reason.dims
+    ('kind', 'skill', 'component')
     """
     if "interaction" not in result:
         raise InputError("agreement needs interactions; call shapley with interactions=True")

@@ -41,6 +41,10 @@ def over_steps(
     the results cannot be put together.
 
     Returns the results along `step`, ascending.
+
+    >>> found = ms.analyses.over_steps(run, lambda model: ms.analyses.head_scores(model, batch), steps=run.steps[:2])
+    >>> found.score.dims
+    ('step', 'score_name', 'layer', 'head')
     """
     if not run.steps:
         raise InputError(f"{run.path} has no checkpoint yet; train it first")
@@ -63,6 +67,10 @@ def over_runs(runs: Sequence[Run], analyse: Callable[[Run], Result]) -> Result:
     `analyse` may call `over_steps`, `Run.metrics` or an analysis of `run.model()`. For several processes:
     `along_seed(runs, analyse_many(runs, analyse, jobs=...))` with `ms.run.analyse_many`; `analyse` is then a
     function of a module.
+
+    >>> runs = ms.find_runs("zoo:v3-quick")[:2]
+    >>> ms.analyses.over_runs(runs, lambda run: ms.analyses.head_scores(run, batch)).score.dims
+    ('seed', 'score_name', 'layer', 'head')
     """
     return along_seed(runs, map(analyse, runs))
 
@@ -73,6 +81,10 @@ def along_seed(runs: Sequence[Run], results: Iterable[Result]) -> Result:
     Where training may stop early, results along `step` cover the steps of all runs; at a step that a run was not
     measured at it has its last value before. Raises InputError where the runs are of several configurations, a seed
     occurs twice, or the results differ in more than their values.
+
+    >>> runs = ms.find_runs("zoo:v3-quick")[:2]
+    >>> ms.analyses.along_seed(runs, [each.metrics().test_loss for each in runs]).dims
+    ('seed', 'step')
     """
     labels = list(by_label(runs))
     if len(labels) != 1:
@@ -95,6 +107,11 @@ def over_seeds(runs: Sequence[Run], results: Sequence[Mapping[str, xr.Dataset]])
     """Results of runs that differ in the seed only, concatenated along `seed`; what some runs lack is left out.
 
     Axes of positions get the names that the task has for them, if they have none yet.
+
+    >>> runs = ms.find_runs("zoo:v3-quick")[:2]
+    >>> results = [{"scores": ms.analyses.head_scores(each, batch)} for each in runs]
+    >>> ms.analyses.over_seeds(runs, results)["scores"].score.dims
+    ('seed', 'score_name', 'layer', 'head')
     """
     names = [name for name in results[0] if all(name in result for result in results)]
     places = positions.position_names(runs[0].spec.task)
@@ -110,6 +127,10 @@ def concatenate(dim: str, results: Mapping[int, Result]) -> Result:
     Results are datasets, or arrays of one name. Attributes that all have in common stay. Coordinates that differ (the
     component behind a role) get the dimension. Raises InputError where there is none, one is no labelled result or has
     the dimension already, or their variables, dimensions or coordinates differ.
+
+    >>> scores = {step: ms.analyses.head_scores(run.model(step), batch) for step in run.steps[:2]}
+    >>> ms.analyses.concatenate("step", scores).score.dims
+    ('step', 'score_name', 'layer', 'head')
     """
     if not results:
         raise InputError(f"results along {dim} need at least one; got none")
@@ -137,6 +158,10 @@ def side_by_side(results: Mapping[str, xr.Dataset]) -> xr.DataTree:
     """Results of unlike configurations by label; nothing is aligned or averaged.
 
     Raises InputError where a label has a slash in it, which would make it a path.
+
+    >>> found = ms.analyses.side_by_side({"one": ms.analyses.head_scores(model, batch)})
+    >>> list(found)
+    ['one']
     """
     for label in results:
         if "/" in label or not label:

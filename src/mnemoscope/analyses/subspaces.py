@@ -40,7 +40,7 @@ from mnemoscope.analyses.probes import (
 )
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 
@@ -56,6 +56,10 @@ class Subspace:
     the basis; for orthogonal projections it is the basis itself. `centre` is the mean activation. `classes` are the
     values of the latent and `means` the mean activation of each; none for a number. `shuffled` holds what the same
     procedure gives with the labels permuted among sequences, draw by draw.
+
+    >>> site = ms.Site(kind="resid_post", layer=0, pos=-1)
+    >>> ms.analyses.subspace(model, batch, "is_repeat", site=site, n_shuffles=2).basis.shape
+    torch.Size([1, 32])
     """
 
     site: Site
@@ -86,7 +90,7 @@ class Subspace:
 
 
 def subspace(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     latent: str,
     *,
@@ -103,7 +107,13 @@ def subspace(
     rows where that holds count. `penalty` is that of the probe. The seed's streams permute the labels for each of the
     `n_shuffles`. Raises InputError where a site or latent is not to be probed, the latent takes a single value, or the
     activations do not vary with it at all.
+
+    >>> site = ms.Site(kind="resid_post", layer=0, pos=-1)
+    >>> found = ms.analyses.subspace(model, batch, "is_repeat", site=site, n_shuffles=2)
+    >>> found.latent, found.basis.shape
+    ('is_repeat', torch.Size([1, 32]))
     """
+    model = resolve_model(model)
     one_of("method", method, SUBSPACE_METHODS)
     in_range("n_shuffles", n_shuffles, 1, math.inf)
     check_fits(model, batch)

@@ -28,8 +28,8 @@ from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.predictions import (
-    SCORES,
-    Targets,
+    TARGET_SCORES,
+    TokenTargets,
     check_targets,
     places_of_targets,
     sum_scores_at,
@@ -38,33 +38,36 @@ from mnemoscope.analyses.predictions import (
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import ParamSite
 from mnemoscope.engine.budget import split_rows_into_passes
 from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.run import Decompositions, change_weights, weight_at
 
 SpectrumPart = Literal["top", "rest"]
+"""The largest singular values of a matrix, or the others."""
 SPECTRUM_PARTS: tuple[SpectrumPart, ...] = get_args(SpectrumPart)
+"""Both parts of a spectrum."""
 
-Weights = Mapping[str, Sequence[ParamSite]]
+WeightSets = Mapping[str, Sequence[ParamSite]]
 """Name to the matrices that are cut together."""
 
 
 @torch.no_grad()
 def truncate(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     *,
-    weights: Weights,
-    targets: Targets,
+    weights: WeightSets,
+    targets: TokenTargets,
     ranks: Sequence[int] | None = None,
     parts: Sequence[SpectrumPart] = SPECTRUM_PARTS,
 ) -> xr.Dataset:
     """Predictions with weights cut at one rank after the other; one decomposition per weight, and no copy of the model.
 
     Args:
-        model: Any hooked model with TransformerLens's parameters; it is left as found, also after an exception.
+        model: A run, a subject or any hooked model with TransformerLens's parameters; it is left as found, also
+            after an exception.
         batch: Sequences.
         weights: What is cut; `last_mlp`, or any choice.
         targets: The tokens whose probability is followed (`skill_targets` has those of skills).
@@ -79,7 +82,13 @@ def truncate(
 
     Raises:
         InputError: The model is too small for the batch or has no such weight, or an argument is not as described.
+
+    >>> targets = {"answer": (batch.targets, batch.scored)}
+    >>> cut = ms.analyses.truncate(model, batch, weights=ms.analyses.last_mlp(model), targets=targets, ranks=[4])
+    >>> cut.probability.dims
+    ('weight', 'part', 'rank', 'target')
     """
+    model = resolve_model(model)
     check_fits(model, batch)
     check_targets(batch, targets)
     for part in parts:
@@ -101,8 +110,8 @@ def truncate(
     dims = ("weight", "part", "rank", "target")
     return xr.Dataset(
         {
-            **{name: (dims, scores[1:, :, i].reshape(shape)) for i, name in enumerate(SCORES)},
-            **{f"clean_{name}": ("target", scores[0, :, i]) for i, name in enumerate(SCORES)},
+            **{name: (dims, scores[1:, :, i].reshape(shape)) for i, name in enumerate(TARGET_SCORES)},
+            **{f"clean_{name}": ("target", scores[0, :, i]) for i, name in enumerate(TARGET_SCORES)},
             "n": ("target", target_counts(targets).numpy()),
             "full_rank": ("weight", full),
             "singular_value": values,
@@ -112,15 +121,20 @@ def truncate(
     )
 
 
-def last_mlp(model: HookedModel) -> dict[str, tuple[ParamSite, ...]]:
-    """W_in and W_out of the last layer's MLP, each by itself and both together; InputError if the model has none."""
+def last_mlp(model: ModelLike) -> dict[str, tuple[ParamSite, ...]]:
+    """W_in and W_out of the last layer's MLP, each by itself and both together; InputError if the model has none.
+
+    >>> list(ms.analyses.last_mlp(model))
+    ['L0 W_in', 'L0 W_out', 'L0 W_in + L0 W_out']
+    """
+    model = resolve_model(model)
     if model.cfg.attn_only:
         raise InputError("the model has no MLP; name the weights to cut, such as L0H0 W_O")
     sites = [ParamSite(name=name, layer=model.cfg.n_layers - 1) for name in ("W_in", "W_out")]
     return {str(site): (site,) for site in sites} | {" + ".join(map(str, sites)): tuple(sites)}
 
 
-def _spectra(model: HookedModel, weights: Weights, kept: Decompositions) -> xr.DataArray:
+def _spectra(model: HookedModel, weights: WeightSets, kept: Decompositions) -> xr.DataArray:
     """Singular values of every matrix, NaN beyond its rank."""
     if not weights or not all(weights.values()):
         raise InputError("weights must name at least one weight, and each at least one matrix; got none")
@@ -138,11 +152,11 @@ def _spectra(model: HookedModel, weights: Weights, kept: Decompositions) -> xr.D
 
 
 def _scores(
-    model: HookedModel, batch: Batch, targets: Targets, cells: Sequence[Sequence[LowRank]], kept: Decompositions
+    model: HookedModel, batch: Batch, targets: TokenTargets, cells: Sequence[Sequence[LowRank]], kept: Decompositions
 ) -> Float[np.ndarray, "cell target score"]:
     """Mean scores of the targets under every set of cuts."""
     starts = [min((_layer(model, cut.site) for cut in cuts), default=0) for cuts in cells]
-    sums = torch.zeros(len(cells), len(targets), len(SCORES), dtype=torch.double)
+    sums = torch.zeros(len(cells), len(targets), len(TARGET_SCORES), dtype=torch.double)
     numbers = torch.arange(len(batch))
     for some, where in split_rows_into_passes(model, places_of_targets(targets, numbers)):
         rows = numbers[some]

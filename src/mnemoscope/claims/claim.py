@@ -27,6 +27,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.models.subjects import Subject
 
 Quantifier = Literal["most", "every", "exists", "mean", "equivalence"]
+"""How many replicates must have the effect."""
 Direction = Literal["above", "below", "within"]
 Outcome = Literal["SUPPORTED", "REFUTED", "MIXED", "INCONCLUSIVE", "NOT_APPLICABLE"]
 Prompts = Literal["own", "shared", "enumerated"]
@@ -61,6 +62,9 @@ class Criterion:
         margin: In the unit of the effect.
         direction: Where an effect that clears the margin lies: `above` it, `below` it, or `within` the margin on
             either side of 0.
+
+    >>> ms.Criterion(name="recall", quantifier="most", margin=0.9, unit="accuracy").direction
+    'above'
     """
 
     name: str
@@ -105,6 +109,9 @@ class Gate:
 
     Attributes:
         statement: What passing means, to follow "the model": "answers 99 % of unseen prompts correctly".
+
+    >>> ms.Gate(statement="recall above .9", at_least=0.9).at_most
+    inf
     """
 
     statement: str
@@ -138,6 +145,10 @@ class Control:
             models to be measured like all others, or, for a comparison of configurations, what was measured on each.
             For a claim about language models, under any name, a model with its tokenizer, or what was measured on one.
             None: the effects are measured by whoever gives the evidence.
+
+    >>> fresh = ms.models.untrained({"v3": ms.Configuration(preset="v3")})
+    >>> ms.Control(name="untrained", kind="negative", plant=fresh).n
+    4
     """
 
     name: str
@@ -204,6 +215,10 @@ class Claim:
         prompts: As in `Evidence`.
         develops: Whether the measure makes sense at every step of training, so that one can see the effect emerge.
         explanation: What is measured, in words and as formulas.
+
+    >>> claim = ms.Claim(id="sure", statement="Runs are sure.", source="ours", quantifier="most", margin=0.9)
+    >>> claim.direction, claim.n_replicates
+    ('above', 16)
     """
 
     id: str
@@ -342,6 +357,7 @@ def is_training_factor(factor: str) -> bool:
 
 
 CLAIMS: Registry[Claim] = Registry("claim", "claims")
+"""Every claim by its id: `CLAIMS.names()` lists them, `CLAIMS.get(id)` gives one."""
 
 
 Case = Callable[..., Control]

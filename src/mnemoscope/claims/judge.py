@@ -99,6 +99,11 @@ def judge(claim: Claim, evidence: Evidence, *, seed: int = 0, n_resamples: int =
 
     The bootstrap draws `n_resamples` from `seed`. Raises InputError where the evidence is not of the kind that the
     claim asks for.
+
+    >>> claim = ms.Claim(id="sure", statement="Runs are sure.", source="ours", quantifier="most", margin=0.9)
+    >>> effects = xr.DataArray([0.99] * 16, coords={"seed": range(16)})
+    >>> ms.judge(claim, ms.claims.Evidence(effects=effects)).outcome
+    'SUPPORTED'
     """
     trial = assess(claim, evidence, seed=seed, n_resamples=n_resamples)
     return _verdict(trial, trial.p_support, trial.p_refute)

@@ -115,6 +115,14 @@ def run_trials(
         InputError: `jobs` is negative, a claim has no measure, its system cannot be imported as a whole, or runs
             contradict each other. A claim is about language models and none is named, or one is named twice. No such
             device or dtype exists, or a measure refuses its model.
+
+    >>> def recall(subject):
+    ...     return {"effect": ms.analyses.accuracy_by_skill(subject)["recall"]}
+    >>> how = {"quantifier": "most", "margin": 0.9, "units": {"v3": ms.Configuration(preset="v3")}, "measure": recall}
+    >>> claim = ms.Claim(id="recalls", statement="v3 recalls.", source="ours", **how)
+    >>> (ruling,) = ms.run_trials([claim], ms.find_runs("zoo:v3-quick")[:16], emergence=False)
+    >>> ruling.verdict.outcome
+    'SUPPORTED'
     """
     n_processes(jobs)
     asked_models = language_models(models, device, dtype)

@@ -45,6 +45,7 @@ class Command:
 
 
 COMMANDS: Registry[Command] = Registry("command", "commands")
+"""Every command by name."""
 
 
 def commands() -> dict[str, Command]:

@@ -12,7 +12,10 @@ from .numerics import mean_interval as mean_interval
 from .patterns import Mechanism as Mechanism
 from .patterns import with_fallback as with_fallback
 from .positions import POSITION_NAMES as POSITION_NAMES
+from .protocols import HasModel as HasModel
+from .protocols import ModelLike as ModelLike
 from .protocols import evaluation_mode as evaluation_mode
+from .protocols import resolve_model as resolve_model
 from .runtime import memoize as memoize
 from .runtime import progress as progress
 from .seeding import stream_seed as stream_seed

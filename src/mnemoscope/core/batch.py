@@ -39,6 +39,11 @@ class Batch:
         parts: Named parts of target vectors that are reported apart; none for tokens.
         lengths: Of sequences that are padded on the right; None: all positions are real.
         symbol: The name of a token; None: its number.
+
+    >>> tokens = torch.tensor([[1, 4, 2, 5, 1]])
+    >>> mine = ms.Batch(inputs=tokens, targets=tokens.roll(-1, 1), scored=torch.ones_like(tokens, dtype=torch.bool))
+    >>> len(mine), model(mine.inputs).shape
+    (1, torch.Size([1, 5, 6]))
     """
 
     inputs: Inputs
@@ -197,7 +202,11 @@ T = TypeVar("T", Batch, Tensor)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Named(Generic[T]):
-    """A batch or a tensor that an intervention refers to, by its name in results. Do not change it any more."""
+    """A batch or a tensor that an intervention refers to, by its name in results. Do not change it any more.
+
+    >>> ms.Mean(site=ms.Site(kind="z", layer=0), source=ms.Named(name="unseen", value=batch)).source.name
+    'unseen'
+    """
 
     name: str
     value: T

@@ -9,6 +9,12 @@ class InputError(ValueError):
     """Input that the caller can mend.
 
     The message names the argument, what is allowed, what was given and the way out.
+
+    >>> try:
+    ...     ms.ablate("v3", batch, skills=skills, reference=batch)
+    ... except ms.InputError as error:
+    ...     print(error)
+    model must be a run, a subject or a hooked model such as a HookedTransformer; got 'v3': open it with ms.open_run
     """
 
 

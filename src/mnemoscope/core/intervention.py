@@ -15,15 +15,22 @@ from mnemoscope.core.patterns import Mechanism
 from mnemoscope.core.site import ATTENTION, Edge, ParamSite, Site
 
 Replacement = Literal["zero", "mean", "resample"]
+"""The replacements of an ablation."""
 REPLACEMENTS: tuple[Replacement, ...] = get_args(Replacement)
 """The removals that every site allows."""
-Removal = Literal[Replacement, "knockout"]
-REMOVALS: tuple[Removal, ...] = get_args(Removal)
+RemovalKind = Literal[Replacement, "knockout"]
+"""The ablations: a replacement of the activation, or `knockout`, by which a query does not see a key."""
+REMOVALS: tuple[RemovalKind, ...] = get_args(RemovalKind)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Zero:
-    """Zeros. At `z` the effect depends on where biases are kept; at `pattern` the weight is lost, not spread."""
+    """Zeros. At `z` the effect depends on where biases are kept; at `pattern` the weight is lost, not spread.
+
+    >>> removed = ms.Zero(site=ms.Site(kind="mlp_out", layer=0))
+    >>> ms.run_with(model, batch, [removed]).shape
+    torch.Size([64, 9, 6])
+    """
 
     site: Site | Edge | ParamSite
 
@@ -39,6 +46,11 @@ class Mean:
         source: The reference set.
         over: `batch`: over sequences, position by position; `position`: over sequences and positions; or the name of
             a latent: over the sequences of the same class, position by position.
+
+    >>> other = ms.Named(name="test", value=batch)
+    >>> removed = ms.Mean(site=ms.Site(kind="z", layer=0, head=1), source=other)
+    >>> ms.run_with(model, batch, [removed]).shape
+    torch.Size([64, 9, 6])
     """
 
     site: Site | Edge
@@ -64,6 +76,11 @@ class Resample:
     Attributes:
         source: The reference set.
         match: Name of a latent: draw among the sequences of the same class; none: among all.
+
+    >>> other = ms.Named(name="test", value=batch)
+    >>> removed = ms.Resample(site=ms.Site(kind="mlp_out", layer=0), source=other)
+    >>> ms.run_with(model, batch, [removed], seed=1).shape
+    torch.Size([64, 9, 6])
     """
 
     site: Site | Edge
@@ -84,6 +101,11 @@ class Patch:
             0: that sequence stays as it is). None: the positions of the site itself.
         basis: Directions that span a subspace, a row each, of the site's width: only the part inside it is taken from
             the source, the part outside stays. None: all of it.
+
+    >>> source = ms.Named(name="corrupted", value=pairs.corrupted)
+    >>> patched = ms.Patch(site=ms.Site(kind="resid_pre", layer=0, pos=-1), source=source)
+    >>> ms.run_with(model, pairs.clean, [patched]).shape
+    torch.Size([18, 9, 6])
     """
 
     site: Site | Edge
@@ -107,7 +129,12 @@ class Patch:
 
 @dataclass(frozen=True, kw_only=True)
 class SetPattern:
-    """The attention that a mechanism says; rows about which it says nothing stay."""
+    """The attention that a mechanism says; rows about which it says nothing stay.
+
+    >>> even = ms.SetPattern(site=ms.Site(kind="pattern", layer=0, head=0), mechanism=ms.core.patterns.uniform())
+    >>> ms.run_with(model, batch, [even]).shape
+    torch.Size([64, 9, 6])
+    """
 
     site: Site
     mechanism: Mechanism
@@ -125,6 +152,10 @@ class Knockout:
     """Attention scores of minus infinity: the softmax spreads the weight over the other keys.
 
     The attention knockout of Geva et al. (2023). A query that is left without any key attends to nothing.
+
+    >>> hidden = ms.Knockout(site=ms.Site(kind="scores", layer=0, head=1, pos=-1, key=0))
+    >>> ms.run_with(model, batch, [hidden]).shape
+    torch.Size([64, 9, 6])
     """
 
     site: Site
@@ -139,7 +170,12 @@ class Knockout:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Multiplied by a factor; 1 changes nothing."""
+    """Multiplied by a factor; 1 changes nothing.
+
+    >>> halved = ms.Scale(site=ms.Site(kind="z", layer=0, head=0), factor=0.5)
+    >>> ms.run_with(model, batch, [halved]).shape
+    torch.Size([64, 9, 6])
+    """
 
     site: Site | Edge | ParamSite
     factor: float
@@ -154,6 +190,11 @@ class Add:
 
     Attributes:
         direction: A vector of the site's width: d_model, d_head, or as many as there are neurons.
+
+    >>> step = ms.Named(name="a direction", value=model.unembed.W_U[:, 3])
+    >>> steered = ms.Add(site=ms.Site(kind="resid_post", layer=0, pos=-1), direction=step, coefficient=4.0)
+    >>> ms.run_with(model, batch, [steered])[0, -1].argmax().item()
+    5
     """
 
     site: Site | Edge
@@ -176,6 +217,11 @@ class Project:
     Attributes:
         basis: Directions that span the subspace, a row each, of the site's width; they need not be orthogonal.
         part: `keep` the part inside, or `remove` it.
+
+    >>> basis = ms.Named(name="first two", value=torch.eye(model.cfg.d_model)[:2])
+    >>> part = ms.Project(site=ms.Site(kind="resid_post", layer=0), basis=basis, part="remove")
+    >>> ms.run_with(model, batch, [part]).shape
+    torch.Size([64, 9, 6])
     """
 
     site: Site | Edge
@@ -199,6 +245,10 @@ class LowRank:
         site: The weight; without a head, the matrix of every head for itself.
         rank: How many of the largest singular values the cut is after.
         part: `top`: keep those; `rest`: keep the others.
+
+    >>> cut = ms.LowRank(site=ms.ParamSite(name="W_in", layer=0), rank=4)
+    >>> ms.run_with(model, batch, [cut]).shape
+    torch.Size([64, 9, 6])
     """
 
     site: ParamSite
@@ -217,13 +267,18 @@ class LowRank:
 
 AtSite = Zero | Mean | Resample | Patch | SetPattern | Knockout | Scale | Add | Project
 Intervention = AtSite | LowRank
+"""Any change at a place of a model."""
 
 
-def removal(kind: Removal, site: Site, source: Named[Batch], within: str | None = None) -> AtSite:
+def make_removal(kind: RemovalKind, site: Site, source: Named[Batch], within: str | None = None) -> AtSite:
     """The intervention that removes what a site says about the sequence at hand.
 
     `knockout` is for sites of kind scores. Means and resampled activations come from `source`; with `within`, the name
     of a latent, from its sequences of the same class.
+
+    >>> source = ms.Named(name="reference", value=batch)
+    >>> type(ms.analyses.make_removal("mean", ms.Site(kind="z", layer=0), source)).__name__
+    'Mean'
     """
     match kind:
         case "zero":

@@ -21,6 +21,10 @@ class PromptPairs:
         clean: The prompts as they are; their targets are the answers.
         corrupted: Row i differs from row i of `clean` in one respect; its targets are the foils.
         name: How the pairs differ; for results.
+
+    >>> moved = ms.PromptPairs.from_task(task, batch, kind="move_repeat", skill="recall")
+    >>> len(moved) < len(batch), (moved.answer != moved.foil).any().item()
+    (True, True)
     """
 
     clean: Batch

@@ -14,7 +14,12 @@ from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec, replace_fi
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """A named configuration with its recipes; with a seed it becomes a RunSpec."""
+    """A named configuration with its recipes; with a seed it becomes a RunSpec.
+
+    >>> preset = ms.PRESETS.get("v3")
+    >>> preset.model.n_heads, sorted(preset.recipes)
+    (2, ['published', 'quick'])
+    """
 
     summary: str
     task: Task
@@ -25,6 +30,7 @@ class Preset:
 
 
 PRESETS: Registry[Preset] = Registry("preset", "presets")
+"""Every configuration by name: `PRESETS.names()` lists them, `PRESETS.get(name)` gives one."""
 
 
 def recipes() -> list[str]:
@@ -34,7 +40,11 @@ def recipes() -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """The common part of replicates: a preset under one of its recipes, with fields changed."""
+    """The common part of replicates: a preset under one of its recipes, with fields changed.
+
+    >>> ms.Configuration(preset="v3", recipe="quick", changes=(("model.n_heads", 1),)).spec(0).model.n_heads
+    1
+    """
 
     preset: str
     recipe: str = "quick"
@@ -54,7 +64,11 @@ class Configuration:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSet:
-    """A share of a reproduction: presets under one recipe, over some seeds."""
+    """A share of a reproduction: presets under one recipe, over some seeds.
+
+    >>> ms.TrainingSet(recipe="quick", presets=("v3",), seeds=(0, 1)).packed
+    True
+    """
 
     recipe: str
     presets: tuple[str, ...]
@@ -74,7 +88,11 @@ class TrainingSet:
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """The runs that `reproduce` trains for a published system; none for one whose claims are all about draws."""
+    """The runs that `reproduce` trains for a published system; none for one whose claims are all about draws.
+
+    >>> [plan.presets[0] for plan in ms.SYSTEMS.get("tiny-recall").quick]
+    ['v1']
+    """
 
     summary: str
     quick: tuple[TrainingSet, ...]
@@ -95,6 +113,7 @@ class System:
 
 
 SYSTEMS: Registry[System] = Registry("system", "presets")
+"""Every system by name, with its training plans."""
 
 
 def preset(name: str, recipe: str = "quick", seed: int = 0, *, changes: Mapping[str, Any] | None = None) -> RunSpec:
@@ -102,6 +121,9 @@ def preset(name: str, recipe: str = "quick", seed: int = 0, *, changes: Mapping[
 
     `changes` are fields to change, such as {"model.d_model": 64}; the label then carries a digest of them. Raises
     InputError where there is no such preset or recipe, a change names no field, or a value is refused.
+
+    >>> ms.preset("v3", "quick", seed=1, changes={"model.n_heads": 1}).model.n_heads
+    1
     """
     found = PRESETS.get(name)
     one_of("recipe", recipe, found.recipes)

@@ -1,14 +1,17 @@
 """The interfaces of tasks and models that the rest of the package uses, and models in evaluation mode."""
 
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from os import PathLike
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError
 
 
 @runtime_checkable
@@ -16,6 +19,9 @@ class Task(Protocol):
     """A generator of sequences whose latents, counterfactuals and exact predictors are known.
 
     A task is a frozen dataclass: its fields are its configuration.
+
+    >>> isinstance(task, ms.Task), task.name
+    (True, 'permutation-lookup')
     """
 
     name: ClassVar[str]
@@ -226,6 +232,11 @@ class HookedModel(Protocol):
     """The part of TransformerLens's interface that analyses use.
 
     A HookedTransformer has it, and so has a TransformerBridge.
+
+    >>> def n_weights(model: ms.HookedModel) -> int:
+    ...     return sum(weight.numel() for _, weight in model.named_parameters())
+    >>> n_weights(model)
+    9286
     """
 
     @property
@@ -262,6 +273,44 @@ class HookedModel(Protocol):
     def run_with_cache(self, *args: Any, **kwargs: Any) -> tuple[Any, Cache]:
         """A forward pass that returns its activations too."""
         ...
+
+
+@runtime_checkable
+class HasModel(Protocol):
+    """A run or a subject: analyses take it in place of its model."""
+
+    def hooked(self) -> HookedModel:
+        """The model; of a run, that of the last checkpoint."""
+        ...
+
+
+ModelLike = HookedModel | HasModel
+"""A run, a subject or a hooked model: everything that analyses take as `model`."""
+
+
+def resolve_model(model: ModelLike) -> HookedModel:
+    """The model of a run (its last checkpoint, on the CPU) or of a subject; a hooked model as it is.
+
+    Raises InputError where it is something else.
+
+    >>> ms.core.resolve_model(run).cfg.n_heads
+    2
+    """
+    if hasattr(model, "run_with_hooks"):  # not by isinstance, which does not see the submodules of a module
+        return cast("HookedModel", model)
+    if isinstance(model, HasModel):
+        return model.hooked()
+    given: object = model
+    if isinstance(given, str | PathLike):
+        way_out = "open it with ms.open_run"
+    elif isinstance(given, list | tuple):
+        way_out = "give one at a time, or call ms.analyses.over_runs"
+    else:
+        way_out = "ms.open_run gives a run, ms.language_model a model"
+    raise InputError(
+        "model must be a run, a subject or a hooked model such as a HookedTransformer; "
+        f"got {reprlib.repr(given)}: {way_out}"
+    )
 
 
 def reads_vectors(model: HookedModel) -> bool:

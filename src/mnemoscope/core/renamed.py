@@ -1,11 +1,16 @@
 """Public names, loaded when they are first used; old names work for one release, with a warning that gives the new one.
 
+A name that is looked for in the wrong room, or misspelt, is refused with the place where it is, or the nearest names.
 `OLD_NAMES` is the one table of old names. `docs/migration.md` is made from it.
 """
 
+import ast
 import importlib
 import warnings
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import lazy_loader
@@ -60,6 +65,20 @@ OLD_NAMES: Mapping[str, str] = {
     "mnemoscope.analyses.counts": "mnemoscope.analyses.target_counts",
     "mnemoscope.analyses.Kept": "mnemoscope.analyses.SpectrumPart",
     "mnemoscope.analyses.KEPT": "mnemoscope.analyses.SPECTRUM_PARTS",
+    "mnemoscope.analyses.ALL": "mnemoscope.analyses.ALL_SEQUENCES",
+    "mnemoscope.analyses.HALF": "mnemoscope.analyses.ONSET_THRESHOLD",
+    "mnemoscope.analyses.SCORES": "mnemoscope.analyses.TARGET_SCORES",
+    "mnemoscope.analyses.Targets": "mnemoscope.analyses.TokenTargets",
+    "mnemoscope.analyses.Weights": "mnemoscope.analyses.WeightSets",
+    "mnemoscope.analyses.product": "mnemoscope.analyses.weight_product",
+    "mnemoscope.analyses.weight": "mnemoscope.analyses.weight_matrix",
+    "mnemoscope.analyses.embeddings": "mnemoscope.analyses.embedding_vectors",
+    "mnemoscope.analyses.recall": "mnemoscope.analyses.recall_score",
+    "mnemoscope.analyses.nodes": "mnemoscope.analyses.circuit_nodes",
+    "mnemoscope.analyses.removal": "mnemoscope.analyses.make_removal",
+    "mnemoscope.analyses.Removal": "mnemoscope.analyses.RemovalKind",
+    "mnemoscope.analyses.chosen_indices": "mnemoscope.analyses.check_indices",
+    "mnemoscope.analyses.difference": "mnemoscope.analyses.paired_difference",
     "mnemoscope.run.Largest": "mnemoscope.run.SizeSearch",
     "mnemoscope.run.swept": "mnemoscope.run.final_metrics",
     "mnemoscope.claims.record": "mnemoscope.claims.ruling_record",
@@ -108,9 +127,36 @@ def public_names(package: str, file: str) -> tuple[Callable[[str], Any], Callabl
 
     def load_or_redirect(name: str) -> Any:
         old = f"{package}.{name}"
-        return resolve_old_name(old) if old in OLD_NAMES else load(name)
+        if old in OLD_NAMES:
+            return resolve_old_name(old)
+        if name in everything or name.startswith("_"):
+            return load(name)
+        raise AttributeError(f"{short_name(package)} has no name {name}{_where(package, name)}", name=name)
 
     return load_or_redirect, names, everything
+
+
+@cache
+def public_rooms() -> Mapping[str, tuple[str, ...]]:
+    """Every public name, by its last part, with the rooms that have it, from the stubs."""
+    root, found = Path(__file__).parents[1], {}
+    for stub in sorted(root.rglob("__init__.pyi"), key=lambda path: len(path.parts)):
+        room = ".".join(("mnemoscope", *stub.parent.relative_to(root).parts))
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+            for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+                found[alias.name] = (*found.get(alias.name, ()), room)
+    return found
+
+
+def _where(package: str, name: str) -> str:
+    """The end of a message: where a name is public, else the public names that are nearest, else nothing."""
+    rooms = public_rooms()
+    if name in rooms:
+        return f"; it is {short_name(rooms[name][0])}.{name}"
+    nearest = get_close_matches(name, rooms, n=3)
+    here = [near for near in nearest if package in rooms[near]] or nearest
+    places = ", ".join(f"{short_name(rooms[near][0])}.{near}" for near in here)
+    return f"; the nearest: {places}" if places else ""
 
 
 def resolve_old_name(old: str, stacklevel: int = 3) -> Any:
@@ -148,4 +194,4 @@ def old_room(package: str) -> Callable[[str], Any]:
 
 def short_name(name: str) -> str:
     """A public name as users write it, such as `ms.report.Page`."""
-    return name.replace("mnemoscope.", "ms.", 1)
+    return "ms" if name == "mnemoscope" else name.replace("mnemoscope.", "ms.", 1)

@@ -93,6 +93,10 @@ class Site:
             latent of the batch that holds one position a sequence (below 0: none, that sequence stays as it is) or a
             mask `batch pos`. None: all. For `scores` and `pattern` the position of the query.
         key: Likewise the position of the key, for `scores` and `pattern`.
+
+    >>> site = ms.Site(kind="z", layer=0, head=1, pos=-1)
+    >>> print(site, "at", site.hook)
+    L0H1 pos -1 at blocks.0.attn.hook_z
     """
 
     kind: Kind
@@ -135,6 +139,9 @@ class ParamSite:
     Attributes:
         name: In TransformerLens's words.
         head: Number of the head, for weights of attention; none: all of them, each for itself.
+
+    >>> ms.analyses.weight_matrix(model, ms.ParamSite(name="W_V", layer=0, head=1)).shape
+    torch.Size([32, 16])
     """
 
     name: Weight
@@ -207,6 +214,10 @@ class Edge:
         through: By which input a head reads; none: by all three. Of a key/value head its kind, of an MLP and the logits
             none.
         pos: Where along the sequence; as for a site. None: everywhere.
+
+    >>> edge = ms.Edge(writer=ms.Site(kind="z", layer=0, head=1))
+    >>> print(edge)
+    L0H1 → logits
     """
 
     writer: Site

@@ -32,6 +32,7 @@ def _check_task(name: str, task: type) -> None:
 
 
 TASKS: Registry[type] = Registry("task", "tasks", check=_check_task)
+"""Every class of tasks by name; `TASKS.add` registers one."""
 NEWER = {"newer": True}
 """Metadata of fields that specifications did not always have: while they have their default they are left out of
 `RunSpec.to_dict`, so that what was written and registered before stays as it is.
@@ -40,7 +41,12 @@ NEWER = {"newer": True}
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """Architecture of a small decoder-only transformer; the task adds vocabulary and context length."""
+    """Architecture of a small decoder-only transformer; the task adds vocabulary and context length.
+
+    >>> spec = ms.ModelSpec(d_model=16, n_heads=2, n_layers=2)
+    >>> ms.models.build(spec, d_vocab=8, n_ctx=12, seed=0).cfg.n_layers
+    2
+    """
 
     d_model: int = 32
     """Width of the residual stream."""
@@ -122,7 +128,11 @@ class ModelSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Freeze:
-    """Parameters that do not move from step `start` to before step `stop`."""
+    """Parameters that do not move from step `start` to before step `stop`.
+
+    >>> ms.preset("v3", changes={"recipe.frozen": (ms.Freeze(parameters="embed.*", stop=100),)}).recipe.frozen[0].stop
+    100
+    """
 
     parameters: str
     """Shell-style pattern over parameter names, such as `blocks.0.attn.*`."""
@@ -142,7 +152,11 @@ class TaskChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """The training of a model: Adam, or SGD with momentum, on fresh samples, with schedules."""
+    """The training of a model: Adam, or SGD with momentum, on fresh samples, with schedules.
+
+    >>> ms.Recipe(n_steps=100, save_every=50).checkpoints
+    (0, 1, 2, 3, 5, 6, 9, 12, 16, 22, 29, 40, 54, 74, 100)
+    """
 
     name: str = "custom"
     """Name that results carry; recipes of different names are never pooled."""
@@ -206,7 +220,12 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """One trained model: everything that decides its weights."""
+    """One trained model: everything that decides its weights.
+
+    >>> spec = ms.preset("v3", "quick", seed=3)
+    >>> spec.seed, spec.recipe.n_steps == run.spec.recipe.n_steps
+    (3, True)
+    """
 
     task: Task
     model: ModelSpec

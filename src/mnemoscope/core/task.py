@@ -29,6 +29,13 @@ class BaseTask(ABC):
     """A task without fields, whose subclasses are frozen, keyword-only dataclasses.
 
     A subclass adds `name`, `d_vocab`, `n_ctx` and `sample`; one whose inputs are vectors adds `d_output` and `parts`.
+
+    >>> class Twice(ms.BaseTask):
+    ...     name, d_vocab, n_ctx = "twice", 6, 9
+    ...     def sample(self, n, *, split, generator):
+    ...         return batch.select(slice(n))
+    >>> list(Twice().skills(batch))
+    ['answer']
     """
 
     name: ClassVar[str]

@@ -45,6 +45,10 @@ class Prompt:
     Attributes:
         text: All of it.
         spans: By name the first character, and the one after the last.
+
+    >>> prompt = ms.Prompt(text="Mary gave John a drink", spans={"giver": (0, 4)})
+    >>> prompt.text[slice(*prompt.spans["giver"])]
+    'Mary'
     """
 
     text: str
@@ -109,6 +113,10 @@ def prompts(
     Raises:
         InputError: A text is empty, an answer is not one token, their numbers differ, or the tokenizer does not say
             where in a text its tokens stand.
+
+    >>> tokenizer = ms.language_model("smollm2").tokenizer
+    >>> ms.prompts(tokenizer, ["Rome is in"], answers=[" Italy"]).symbols[0]
+    ['<|im_start|>', 'Rome', ' is', ' in']
     """
     texts = [texts] if isinstance(texts, str | Prompt) else list(texts)
     texts = [Prompt(text=text) if isinstance(text, str) else text for text in texts]
@@ -158,6 +166,11 @@ def prompt_pairs(
     single token each. `foils` are the same of the corrupted ones, or what the answer is compared with. `name` says for
     results how the pairs differ. `bos` and `first_token` are as for `prompts`, errors too. Raises InputError where
     numbers differ, a pair has unequal numbers of tokens, or an answer is its own foil.
+
+    >>> tokenizer = ms.language_model("smollm2").tokenizer
+    >>> capitals = ms.prompt_pairs(tokenizer, ["Rome is in"], ["Paris is in"], answers=[" Italy"], foils=[" France"])
+    >>> len(capitals)
+    1
     """
     sides = [
         prompts(tokenizer, texts, answers=due, bos=bos, first_token=first_token)

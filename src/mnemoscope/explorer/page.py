@@ -60,6 +60,10 @@ def explore(
             for tokens the last.
         checkpoints: Most checkpoints of every run, evenly apart in their order, the last among them; None: all.
         state: The text after the # in the address of such a page: it opens in that state.
+
+    >>> page = ms.explore(model, batch)
+    >>> len(page.html()) > 100_000
+    True
     """
     packer = Packer()
     if checkpoints is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, check_memory, in_range, one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import EMBEDDINGS, MLP, SHARED, THROUGH, Edge, Site, Through
 from mnemoscope.interventions.replacements import as_tuple, position_mask
 
@@ -109,12 +109,13 @@ def reader_inputs(model: HookedModel) -> list[Input]:
     return found
 
 
-def model_edges(model: HookedModel, *, embeddings: Embeddings = "together") -> tuple[Edge, ...]:
+def model_edges(model: ModelLike, *, embeddings: Embeddings = "together") -> tuple[Edge, ...]:
     """Every edge of a model, in the order of the readers, then of the writers.
 
     With embeddings `together` token and positional embedding are one writer, as in EAP-IG and auto-circuit; `apart`
     they are two.
     """
+    model = resolve_model(model)
     sources = writers(model, embeddings=embeddings)
     return tuple(
         Edge(writer=site, reader=reader, through=through)

@@ -26,6 +26,7 @@ from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.recordings import Place, RecordedRun, check_no_nan
 
 Direction = Literal["noising", "denoising"]
+"""Corrupted activations in the clean run, or clean ones in the corrupted run."""
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 

@@ -27,7 +27,7 @@ from mnemoscope.core.intervention import (
     SetPattern,
     Zero,
 )
-from mnemoscope.core.protocols import HookedModel, evaluation_mode, has_linear_attention
+from mnemoscope.core.protocols import HookedModel, ModelLike, evaluation_mode, has_linear_attention, resolve_model
 from mnemoscope.core.site import Edge, ParamSite, Site
 from mnemoscope.interventions.edge_states import change_edges
 from mnemoscope.interventions.graph import check_exists, lay_out_edges
@@ -39,7 +39,7 @@ from mnemoscope.interventions.writing import Hook, check_written, complete_hooks
 
 @torch.no_grad()
 def run_with(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     interventions: Sequence[Intervention],
     *,
@@ -51,7 +51,12 @@ def run_with(
     Interventions may name latents of the batch; those at one place act in this order. Resampling draws from the seed's
     stream `resample`. Pass `recordings` of the same model where several runs take values from the same batches. Raises
     InputError where a site does not exist in the model, or a source does not fit the batch.
+
+    >>> logits = ms.run_with(model, batch, [ms.Zero(site=ms.Site(kind="z", layer=0, head=1))])
+    >>> logits.shape
+    torch.Size([64, 9, 6])
     """
+    model = resolve_model(model)
     with intervene(model, batch, interventions, seed=seed, recordings=recordings):
         return model(batch.inputs)
 

@@ -39,7 +39,13 @@ COMPACT = ".compact.safetensors"
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory and the specification that it was made with."""
+    """A run directory and the specification that it was made with.
+
+    >>> run.label, run.spec.seed, run.finished
+    ('v3-quick', 16, True)
+    >>> run.model().cfg.n_heads
+    2
+    """
 
     path: Path
     spec: RunSpec
@@ -222,6 +228,9 @@ def open_run(path: str | Path) -> Run:
     """The run in that directory, or one that came with the package, `zoo:<configuration>/seed-<seed>`.
 
     Raises InputError where the directory is no run, its run.json cannot be read, or the word names no run or several.
+
+    >>> ms.open_run("zoo:v3-quick/seed-16").label
+    'v3-quick'
     """
     found = unpack_word(path)
     if found is None:
@@ -256,6 +265,9 @@ def find_runs(paths: str | Path | Sequence[Path], *, without_checkpoint: bool = 
     The word `zoo`, and words such as `zoo:<configuration>`, stand for the runs that came with the package.
     `without_checkpoint` takes those that have none too; there must be one that has one all the same. Raises InputError
     where one of the directories holds none, none is given, or there are no such runs in the zoo.
+
+    >>> [each.spec.seed for each in ms.find_runs("zoo:v3-quick")][:2]
+    [16, 17]
     """
     runs = []
     if not isinstance(paths, str | Path) and not paths:

@@ -27,6 +27,10 @@ class Subject:
         seed: Of the replicate; a measure that draws prompts draws them from this seed's streams.
         progress: Metrics along `step`, as training logged them; None where nothing was logged.
         trajectory: Measures of every checkpoint along `step`, taken after training; None where none were.
+
+    >>> subject = ms.Subject(model=model, task=task, seed=0)
+    >>> sorted(ms.analyses.accuracy_by_skill(subject))
+    ['elimination', 'recall']
     """
 
     model: HookedModel
@@ -35,8 +39,13 @@ class Subject:
     progress: xr.Dataset | None = None
     trajectory: xr.Dataset | None = None
 
+    def hooked(self) -> HookedModel:
+        """The model, as `Run.hooked` gives that of a run."""
+        return self.model
+
 
 ControlMaker = Callable[[int], dict[str, Subject]]
+"""The seed of a case to the subjects of its units, by name."""
 
 FIRST_CONTROL_SEED = 1_000_000
 """Seeds and draws of controls start here, where no replicate's are."""

@@ -96,7 +96,7 @@ def finding(measured: MeasuredRuns) -> str:
     return ms.report.findings.describe_removal(measured.results["ablation"])
 
 
-def _choices(names: Sequence[str]) -> dict[str, tuple[Any, tuple[ms.analyses.Removal, ...]]]:
+def _choices(names: Sequence[str]) -> dict[str, tuple[Any, tuple[ms.analyses.RemovalKind, ...]]]:
     """The parts to remove one at a time, as `ablate_by_role` takes them, and their replacements, by option."""
     from mnemoscope.analyses import ablation
     from mnemoscope.analyses.ablation import REPLACEMENTS

@@ -147,6 +147,7 @@ class Record:
 
 
 RECORDS: Registry[Record] = Registry("analysis", "records")
+"""Every analysis by name, with its record."""
 
 
 def register(record: Record) -> Record:

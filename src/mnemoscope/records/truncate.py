@@ -55,7 +55,7 @@ def measure(run: ms.Run, options: Truncate) -> dict[str, xr.Dataset]:
     return added.measure(model, task, batch, reference=reference, targets=targets, cuts=cuts)
 
 
-def _weights(model: ms.HookedModel, names: Sequence[str]) -> ms.analyses.Weights:
+def _weights(model: ms.HookedModel, names: Sequence[str]) -> ms.analyses.WeightSets:
     """The weights with these names, several joined by + together; none: those of the last MLP, or of the last heads."""
     if names:
         return {name: tuple(ParamSite.read(word.strip()) for word in name.split("+")) for name in names}
@@ -65,7 +65,7 @@ def _weights(model: ms.HookedModel, names: Sequence[str]) -> ms.analyses.Weights
     return {str(site): (site,) for site in sites}
 
 
-def _ranks(model: ms.HookedModel, weights: ms.analyses.Weights) -> list[int]:
+def _ranks(model: ms.HookedModel, weights: ms.analyses.WeightSets) -> list[int]:
     """0, powers of two, and the largest full rank."""
     from mnemoscope.interventions.run import weight_at
 

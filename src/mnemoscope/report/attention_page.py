@@ -73,6 +73,10 @@ def attention(
     Raises:
         InputError: Sequences are missing or do not fit the model, a layer or a name is of no head, or the page would
             hold more than 40 million weights.
+
+    >>> page = ms.attention(model, batch.select(slice(1)), path="attention.html")
+    >>> Path("attention.html").exists()
+    True
     """
     if step is not None and not isinstance(model, Run):
         raise InputError(f"step is for runs; got step={step} and a model: open the run and give that")

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.analyses.onsets import HALF, falls_with_learning, first_step
+from mnemoscope.analyses.onsets import ONSET_THRESHOLD, falls_with_learning, first_step
 from mnemoscope.report.figures import COLOURS, LAYOUT, assign_colours, seed_lines
 from mnemoscope.report.tables import Table, mean_with_range
 
@@ -84,7 +84,7 @@ def onset_table(trajectory: xr.Dataset) -> Table:
         reached, last = onsets[np.isfinite(onsets.values)], values.isel(step=-1)
         row = [
             str(name).replace("_", " "),
-            "half-way down" if falls_with_learning(str(name)) else f"{HALF:g}",
+            "half-way down" if falls_with_learning(str(name)) else f"{ONSET_THRESHOLD:g}",
             mean_with_range(reached, ".0f") if reached.size else "never",
             f"{reached.size}/{onsets.size}",
             mean_with_range(last, ".3f"),

@@ -16,12 +16,14 @@ PALETTE = ("#1b4f9e", "#d97706", "#0f8a6a", "#9a3b8f", "#5b6577", *qualitative.D
 """The first two differ in lightness too: on a grey print, and to readers who do not tell red from green or blue from
 yellow."""
 COLOURS = {"train": "#8a93a3", "test": PALETTE[0]}
+"""The colours of splits."""
 LAYOUT = {
     "template": "plotly_white",
     "font": {"family": "system-ui, sans-serif", "size": 13},
     "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
     "legend": {"orientation": "h", "y": -0.22},
 }
+"""Fields of the layout that figures share."""
 ROW_HEIGHT = 26
 MAX_CELLS_WITH_TEXT = 400
 

@@ -23,6 +23,7 @@ from mnemoscope.core.errors import pluralise as pluralise
 from mnemoscope.core.numerics import mean_and_range
 
 Results = Mapping[str, xr.Dataset]
+"""Datasets by name."""
 
 
 Interval = Literal["", "range", "95 %"]

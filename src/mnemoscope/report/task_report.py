@@ -37,7 +37,11 @@ class Opening:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskReport:
-    """The entries of commands on runs of one task; functions of modules, since workers are sent them by name."""
+    """The entries of commands on runs of one task; functions of modules, since workers are sent them by name.
+
+    >>> ms.REPORTS.get(task.name).title
+    'Permutation lookup: elimination and recall'
+    """
 
     title: str
     """The title of the page."""
@@ -96,6 +100,7 @@ class Truncation:
 
 
 REPORTS: Registry[TaskReport] = Registry("report", "report")
+"""The report of every task by the name of the task."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,6 +79,11 @@ def train_many(
     Raises InputError where `jobs`, the device, a specification or a directory is refused, or the script that calls this
     starts workers when it is imported; nothing was trained then. Raises RuntimeError where workers died of a run
     `ATTEMPTS` times; the other runs are finished.
+
+    >>> short = {"recipe.n_steps": 4, "recipe.warmup_steps": 1}
+    >>> specs = [ms.preset("v3", seed=seed, changes=short) for seed in (0, 1)]
+    >>> [each.last_step for each in ms.train_many(specs, [Path("runs/0"), Path("runs/1")])]
+    [4, 4]
     """
     from mnemoscope.models.building import usable_device
     from mnemoscope.models.run import create_run, open_run

@@ -49,6 +49,10 @@ def train(spec: RunSpec, path: Path, *, device: torch.device | str = "cpu", repo
     The directory is made if absent. `report` is called with every line of metrics. Raises InputError where the device
     cannot be used, or the directory holds another run, is being trained by another process, or its state is damaged;
     or the loss is NaN or infinite, which ends training without the mark of a finished run.
+
+    >>> spec = ms.preset("v3", changes={"recipe.n_steps": 4, "recipe.warmup_steps": 1})
+    >>> ms.train(spec, Path("runs/tiny")).last_step
+    4
     """
     return train_together([spec], [path], device=device, report=report)[0]
 

@@ -4,7 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from mnemoscope.analyses.discovery.setting import EdgePaths, align_to_edges, circuit, circuit_masks, nodes
+from mnemoscope.analyses.discovery.setting import EdgePaths, align_to_edges, circuit, circuit_masks, circuit_nodes
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import part_name
 from mnemoscope.interventions.graph import model_edges
@@ -20,8 +20,8 @@ def test_a_circuit_names_its_edges_and_parts():
     assert found.sel(edge="input → L0H1 k").reader.item() == "L0H1"
     assert found.sel(edge="input → L0H1 k").through.item() == "k"
     assert found.sel(edge="L0 MLP → logits").through.item() == ""
-    assert nodes(found) == ["input", "L0H1", "L0 MLP", "logits"]
-    assert nodes(circuit(EDGES, [])) == []
+    assert circuit_nodes(found) == ["input", "L0H1", "L0 MLP", "logits"]
+    assert circuit_nodes(circuit(EDGES, [])) == []
 
 
 @pytest.mark.parametrize("from_embeddings", [True, False])

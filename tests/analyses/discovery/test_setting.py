@@ -11,7 +11,7 @@ from mnemoscope.analyses.discovery import searches
 from mnemoscope.analyses.discovery import setting as setting_module
 from mnemoscope.analyses.discovery.criteria import against_random, faithfulness, minimality
 from mnemoscope.analyses.discovery.searches import greedy, top_n
-from mnemoscope.analyses.discovery.setting import Setting, circuit, label_edges, nodes
+from mnemoscope.analyses.discovery.setting import Setting, circuit, circuit_nodes, label_edges
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOGIT_DIFF
 from mnemoscope.core.pairs import PromptPairs
@@ -53,7 +53,7 @@ def test_circuits_of_a_model_whose_heads_share_keys_and_values():
         inside = {str(edge) for edge, in_it in zip(edges, mask, strict=True) if in_it}
         logits = published(setting.model, pairs.clean.inputs, pairs.corrupted.inputs, inside)
         assert found == pytest.approx(mean_logit_difference(pairs, logits).detach().numpy(), abs=1e-9)
-    assert nodes(label_edges(edges, masks[-1]))[:4] == ["input", "L0KV0", "L0KV1", "L0H0"]
+    assert circuit_nodes(label_edges(edges, masks[-1]))[:4] == ["input", "L0KV0", "L0KV1", "L0H0"]
 
 
 class TestLargeGraphs:

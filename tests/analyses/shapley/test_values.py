@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.ablation import ablate, heads_and_mlps, position_targets, removal
+from mnemoscope.analyses.ablation import ablate, heads_and_mlps, make_removal, position_targets
 from mnemoscope.analyses.forward import to_log_probs
 from mnemoscope.analyses.games import make_game
 from mnemoscope.analyses.roles import targets_by_role
@@ -36,7 +36,7 @@ def values_of(model, batch=None, **arguments):
 def one_at_a_time(model, batch, absent, kind, within=None, seed=0):
     """Log-probabilities of the answers at the tested places, without some targets."""
     source = Named(name="reference", value=prompts(seed=1))
-    interventions = [removal(kind, site, source, within) for sites in absent for site in sites]
+    interventions = [make_removal(kind, site, source, within) for sites in absent for site in sites]
     log_probs = to_log_probs(run_with(model, batch, interventions, seed=seed))
     return log_probs.gather(-1, batch.targets[..., None])[:, -1, 0]
 

@@ -42,13 +42,13 @@ from mnemoscope.analyses.attention_replacement.losses import (
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.patterns import TOLERANCE as ROUNDING
 from mnemoscope.core.patterns import Mechanism, check_names, unspecified_queries
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import Skills
 
 
 def replace_heads(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     assigned: Assignment,
     *,
@@ -66,7 +66,12 @@ def replace_heads(
 
     Raises:
         InputError: A head does not exist, a pattern could not be attention, or a skill is tested nowhere.
+
+    >>> found = ms.analyses.replace_heads(model, batch, {(0, 0): ms.core.patterns.uniform()})
+    >>> sorted(found)
+    ['accuracy', 'clean_accuracy', 'clean_loss', 'holds', 'loss', 'rise', 'rise_error']
     """
+    model = resolve_model(model)
     return replace_together(loss_meter(model, batch, skills, tolerance=tolerance), assigned)
 
 
@@ -80,7 +85,7 @@ def replace_together(at: LossMeter, assigned: Assignment) -> xr.Dataset:
 
 
 def replace_each(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     mechanisms: Sequence[Mechanism],
     *,
@@ -104,7 +109,12 @@ def replace_each(
     Raises:
         InputError: There is no mechanism, two share a name, a pattern could not be attention, or a skill is tested
             nowhere.
+
+    >>> found = ms.analyses.replace_each(model, batch, [ms.core.patterns.uniform()])
+    >>> found.holds.dims
+    ('layer', 'head', 'mechanism')
     """
+    model = resolve_model(model)
     check_names(mechanisms)
     at = loss_meter(model, batch, skills, tolerance=tolerance, reference=reference, seed=seed)
     rows = []

@@ -61,7 +61,7 @@ from mnemoscope.core.patterns import (
     unspecified_queries,
     with_fallback,
 )
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import HookedModel, ModelLike, Task, resolve_model
 from mnemoscope.core.skills import Skills, random_halves
 
 NO_MECHANISM = "none"
@@ -71,7 +71,7 @@ MechanismCandidates = Callable[[HookedModel, HeadIndex, Batch], Sequence[Mechani
 
 
 def reverse_engineer(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     mechanisms: Sequence[Mechanism],
     *,
@@ -85,7 +85,7 @@ def reverse_engineer(
     """The whole procedure.
 
     Args:
-        model: Any hooked model.
+        model: A run, a subject or any hooked model.
         batch: The sequences: every other one to choose by, the rest to test on. Means come from the first half.
         mechanisms: What to try; of equally simple ones the earlier is taken.
         skills: For each skill the positions whose answer it alone gives; `all`, every scored position, is added.
@@ -110,7 +110,12 @@ def reverse_engineer(
     Raises:
         InputError: There is no mechanism, two share a name, one gives what could not be attention, a fallback says
             nothing about some query, or a skill is tested in no sequence of one half.
+
+    >>> found = ms.analyses.reverse_engineer(model, batch, [ms.core.patterns.uniform()])
+    >>> sorted(found)
+    ['heads', 'joint', 'selection']
     """
+    model = resolve_model(model)
     options = {"skills": skills, "fallbacks": fallbacks, "learned": learned, "tolerance": tolerance, "seed": seed}
     found = _search(model, batch, mechanisms, **options)
     idle, verdicts = {fallback.name for fallback in fallbacks}, found.best.verdict.values
@@ -130,6 +135,10 @@ class AttentionCircuit:
         pruned: The same with the paths that are left.
         paths: Of the paths that are left, taken out one at a time, as in `reverse_engineer`; none: no path is left.
         dropped: Names of the paths that were dropped, in that order.
+
+    >>> found = ms.analyses.find_circuit(model, batch, [ms.core.patterns.uniform()])
+    >>> isinstance(found, ms.analyses.AttentionCircuit), found.dropped
+    (True, ())
     """
 
     mechanisms: dict[HeadIndex, Mechanism]
@@ -141,7 +150,7 @@ class AttentionCircuit:
 
 
 def find_circuit(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     mechanisms: Sequence[Mechanism],
     *,
@@ -158,7 +167,12 @@ def find_circuit(
     by; those that say nothing about some queries get each of the fallbacks. Other arguments and errors are as for
     `reverse_engineer`. A path is a part of a head's mechanism, and also needed where only the learned attention of
     later layers misses it.
+
+    >>> found = ms.analyses.find_circuit(model, batch, ms.core.patterns.common_mechanisms())
+    >>> found.heads.holds.dims
+    ('layer', 'head')
     """
+    model = resolve_model(model)
     options = {"skills": skills, "fallbacks": fallbacks, "learned": learned, "tolerance": tolerance, "seed": seed}
     found = _search(model, batch, mechanisms, own=own, **options)
     rest, dropped, table = prune(found.at, found.chosen, fallbacks)
@@ -334,7 +348,7 @@ def learned_within(attention: Float[Tensor, "batch query key"], mechanism: Mecha
 
 
 def read_heads(
-    model: HookedModel, task: Task, batch: Batch, *, tolerance: float = TOLERANCE, seed: int = 0
+    model: ModelLike, task: Task, batch: Batch, *, tolerance: float = TOLERANCE, seed: int = 0
 ) -> dict[str, xr.Dataset]:
     """The mechanisms of all heads.
 
@@ -346,7 +360,11 @@ def read_heads(
         `heads`, `joint`, `paths`, `selection`: from `reverse_engineer`; `paths` is empty where no head was replaced.
         `shares`: from `attention_by_mechanism`.
         `scores`: from `head_scores`.
+
+    >>> sorted(ms.analyses.read_heads(model, task, batch))
+    ['heads', 'joint', 'paths', 'scores', 'selection', 'shares']
     """
+    model = resolve_model(model)
     mechanisms, period = slot_mechanisms(task.slot_size), task.slot_size
     tree = reverse_engineer(model, batch, mechanisms, skills=task.skills(batch), tolerance=tolerance, seed=seed)
     subgroups = task.subgroups(batch) or None

@@ -10,4 +10,4 @@ from mnemoscope.analyses.discovery.searches import greedy as greedy
 from mnemoscope.analyses.discovery.searches import top_n as top_n
 from mnemoscope.analyses.discovery.setting import Setting as Setting
 from mnemoscope.analyses.discovery.setting import circuit as circuit
-from mnemoscope.analyses.discovery.setting import nodes as nodes
+from mnemoscope.analyses.discovery.setting import circuit_nodes as circuit_nodes

@@ -46,7 +46,7 @@ import torch
 import xarray as xr
 from jaxtyping import Bool, Float
 
-from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, UNIT, Setting, circuit_masks, nodes
+from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, UNIT, Setting, circuit_masks, circuit_nodes
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.seeding import generator, stream_seed
 from mnemoscope.core.site import LOGITS, edge_coordinates
@@ -70,6 +70,11 @@ def faithfulness(setting: Setting, circuits: xr.DataArray) -> xr.Dataset:
         `faithfulness`, its standard error over prompts `error`, and `n_edges`, over the axes of `circuits` but edge;
         `value` with prompt: the metric of the circuit; `full` and `empty` over prompt: that of the whole model and of
         the empty circuit.
+
+    >>> setting = ms.analyses.Setting(model=model, pairs=pairs)
+    >>> whole = ms.analyses.circuit(setting.edges, map(str, setting.edges))
+    >>> ms.analyses.faithfulness(setting, whole).faithfulness.round(3).item()
+    1.0
     """
     masks = circuit_masks(setting.edges, circuits)
     rest = circuits.drop_vars("edge").transpose(..., "edge").isel(edge=0, drop=True)
@@ -98,6 +103,11 @@ def completeness(setting: Setting, circuit: xr.DataArray, *, n_sets: int = N_SET
     Returns:
         Over `knockout` (the name of an edge, `random 0` and so on, `all`): `incompleteness`; `circuit` and `model`: the
         faithfulness of either without these edges; and with edge `knocked_out`. `mean` and `worst` over all knockouts.
+
+    >>> setting = ms.analyses.Setting(model=model, pairs=pairs)
+    >>> found = ms.analyses.greedy(setting, target=0.9)
+    >>> ms.analyses.completeness(setting, found.circuit, n_sets=2).worst.item() >= 0
+    True
     """
     inside = single_circuit(setting, circuit)
     in_range("n_sets", n_sets, 0, float("inf"))
@@ -162,13 +172,18 @@ def minimality(setting: Setting, circuit: xr.DataArray, *, target: float = TARGE
         `loss` and `needed` over edge: NaN and False outside the circuit; needed: without it the target is missed.
         `node_loss` over node, its heads and MLPs. `faithfulness` of the circuit, and `minimal`: whether it reaches the
         target and needs all its edges.
+
+    >>> setting = ms.analyses.Setting(model=model, pairs=pairs)
+    >>> found = ms.analyses.greedy(setting, target=0.9)
+    >>> ms.analyses.minimality(setting, found.circuit).loss.dims
+    ('edge',)
     """
     in_range("target", target, 0, 1)
     inside = single_circuit(setting, circuit)
     names = edge_coordinates(setting.edges)
     writer, reader = (np.array(names[end][1]) for end in ("writer", "reader"))
     sources = {str(name) for name in writer} - {str(name) for name in reader}
-    parts = [name for name in nodes(circuit) if name not in (LOGITS, *sources)]
+    parts = [name for name in circuit_nodes(circuit) if name not in (LOGITS, *sources)]
     numbers = np.flatnonzero(inside)
     masks = np.tile(inside, (1 + len(numbers) + len(parts), 1))
     masks[np.arange(1, 1 + len(numbers)), numbers] = False
@@ -213,6 +228,11 @@ def against_random(
     Raises:
         InputError: It is no circuit of the model, or none of its edges matters; there are no random circuits of that
             size; or as `Setting.span`.
+
+    >>> setting = ms.analyses.Setting(model=model, pairs=pairs)
+    >>> found = ms.analyses.greedy(setting, target=0.9)
+    >>> ms.analyses.against_random(setting, found.circuit, n=5, n_sets=2).p.dims
+    ('measure',)
     """
     in_range("n", n, 1, float("inf"))
     one_of("draw", draw, get_args(Draw))

@@ -60,6 +60,11 @@ def greedy(setting: Setting, *, threshold: float | None = None, target: float | 
     Returns:
         `circuit` over edge; `worse` over edge: by how much its removal made the metric worse when it was tried, 0
         where it could not matter any more; `faithfulness` and `n_edges` of the circuit.
+
+    >>> setting = ms.analyses.Setting(model=model, pairs=pairs)
+    >>> found = ms.analyses.greedy(setting, target=0.9)
+    >>> found.n_edges.item() < len(setting.edges), found.faithfulness.item() >= 0.9
+    (True, True)
     """
     sign = 1 if setting.metric.higher_is == "better" else -1
     setting.check_time(len(setting.edges), "greedy pruning", "rank edges by attribution and take the top n")
@@ -144,6 +149,12 @@ def top_n(
 
     Raises:
         InputError: Scores are not one per edge of the model, or NaN; the target is out of range; or as `Setting.span`.
+
+    >>> setting = ms.analyses.Setting(model=model, pairs=pairs)
+    >>> scores = ms.analyses.effects(ms.patch_edges(model, pairs)).ratio.sel(metric="logit_diff", direction="noising")
+    >>> found = ms.analyses.top_n(setting, scores, target=0.5)
+    >>> bool(found.faithfulness.max() >= 0.5)
+    True
     """
     in_range("target", target, 0, 1)
     strength = align_to_edges(setting.edges, scores).to_numpy()

@@ -34,7 +34,7 @@ from mnemoscope.analyses.patching import effects
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import LOGITS, Edge, Site, edge_coordinates, reading_depth
 from mnemoscope.engine.budget import default_max_bytes
 from mnemoscope.interventions.circuit_runs import run_circuits
@@ -53,6 +53,10 @@ def circuit(edges: Sequence[Edge], members: Iterable[str]) -> xr.DataArray:
     `members` are names as `str(edge)` gives them: `L0H1 → L0 MLP`. Raises InputError where the model has no such edge.
 
     Returns truth values over edge.
+
+    >>> edges = ms.interventions.model_edges(model)
+    >>> ms.analyses.circuit(edges, ["L0H1 → logits"]).sum().item()
+    1
     """
     names, members = [str(edge) for edge in edges], set(members)
     if unknown := sorted(members.difference(names)):
@@ -95,8 +99,13 @@ def circuit_masks(edges: Sequence[Edge], circuits: xr.DataArray) -> Bool[np.ndar
     return masks
 
 
-def nodes(circuit: xr.DataArray) -> list[str]:
-    """The parts that a circuit's edges join, in the order of writing, the logits last."""
+def circuit_nodes(circuit: xr.DataArray) -> list[str]:
+    """The parts that a circuit's edges join, in the order of writing, the logits last.
+
+    >>> edges = ms.interventions.model_edges(model)
+    >>> ms.analyses.circuit_nodes(ms.analyses.circuit(edges, ["L0H1 → logits"]))
+    ['L0H1', 'logits']
+    """
     ends = {end: list(map(str, circuit[end].values)) for end in ("writer", "reader")}
     sources = [name for name in dict.fromkeys(ends["writer"]) if name not in set(ends["reader"])]
     joined = {name for names in ends.values() for name, inside in zip(names, circuit.values, strict=True) if inside}
@@ -182,7 +191,7 @@ class Setting:
     """The measuring ground for circuits of one model, the same for all measures and searches.
 
     Attributes:
-        model: A HookedTransformer whose parts add up in the residual stream.
+        model: A run, a subject or a model, such as a HookedTransformer, whose parts add up in the residual stream.
         pairs: Clean and corrupted prompts; the metric is read at their scored positions.
         metric: The value of a prompt is the mean over its scored positions; vectors need one of theirs.
         replacement: What edges outside a circuit carry: `patch`, what the writer wrote on the corrupted prompt;
@@ -194,9 +203,13 @@ class Setting:
         max_bytes: Bound on what a run of circuits allocates on the way. None: as for `patch`.
         max_seconds: Bound on what one analysis may take by estimate, of models with more than `LARGE` edges: more is
             refused before it starts, saying how much it would be. None: there is none.
+
+    >>> setting = ms.analyses.Setting(model=model, pairs=pairs)
+    >>> len(setting.edges), setting.span > 0
+    (13, True)
     """
 
-    model: HookedModel
+    model: ModelLike
     pairs: PromptPairs
     metric: Metric = LOGIT_DIFF
     replacement: EdgeReplacement = "patch"
@@ -205,15 +218,23 @@ class Setting:
     max_bytes: int | None = None
     max_seconds: float | None = 600.0
 
+    def __post_init__(self) -> None:
+        _ = self.hooked  # what is no model is refused here
+
+    @cached_property
+    def hooked(self) -> HookedModel:
+        """The model that runs: that of `model`, if this is a run or a subject."""
+        return resolve_model(self.model)
+
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
         """Every edge of the model, in the order of the readers."""
-        return all_edges(self.model, embeddings=self.embeddings)
+        return all_edges(self.hooked, embeddings=self.embeddings)
 
     @cached_property
     def paths(self) -> EdgePaths:
         """The paths by which the edges join the parts of the model."""
-        return EdgePaths.from_edges(self.model, self.edges)
+        return EdgePaths.from_edges(self.hooked, self.edges)
 
     @cached_property
     def ends(self) -> tuple[Float[np.ndarray, " prompt"], Float[np.ndarray, " prompt"]]:
@@ -222,7 +243,7 @@ class Setting:
         Raises InputError where the model does not fit the prompts or has no such graph, or its logits hold NaN.
         """
         for batch in (self.pairs.clean, self.pairs.corrupted):
-            check_fits(self.model, batch, vectors=True)
+            check_fits(self.hooked, batch, vectors=True)
         whole, empty = self._run(np.array([[True], [False]]).repeat(len(self.edges), 1))
         return whole, empty
 
@@ -297,7 +318,7 @@ class Setting:
             "replacement": self.replacement,
             "pairs": self.pairs.name,
             "n": len(self.pairs),
-            "weights": weight_processing(self.model),
+            "weights": weight_processing(self.hooked),
         }
 
     def _distinct(self, masks: Bool[np.ndarray, "circuit edge"]) -> tuple[np.ndarray, np.ndarray]:
@@ -307,7 +328,7 @@ class Setting:
         return self.prune(masks[first]), which.ravel()
 
     def _run(self, masks: Bool[np.ndarray, "circuit edge"]) -> Float[np.ndarray, "circuit prompt"]:
-        max_bytes = default_max_bytes(self.model) if self.max_bytes is None else self.max_bytes
+        max_bytes = default_max_bytes(self.hooked) if self.max_bytes is None else self.max_bytes
         what = {"metrics": (self.metric,), "directions": ("noising",), "max_bytes": max_bytes}
-        question = SweepQuestion(model=self.model, pairs=self.pairs, **what)
+        question = SweepQuestion(model=self.hooked, pairs=self.pairs, **what)
         return run_circuits(question, self.edges, masks, self.replacement)

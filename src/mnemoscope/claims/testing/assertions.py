@@ -23,7 +23,7 @@ from itertools import permutations
 
 import xarray as xr
 
-from mnemoscope.analyses.ablation import Removal, ablate, components
+from mnemoscope.analyses.ablation import RemovalKind, ablate, components
 from mnemoscope.analyses.attention import attention_by_mechanism
 from mnemoscope.analyses.roles import choose_roles, role_prompts
 from mnemoscope.claims.testing.cases import record_effect, subject_or_current
@@ -157,7 +157,7 @@ def assert_necessary(
     *,
     for_: str,
     at_least: float = COST,
-    kind: Removal = "mean",
+    kind: RemovalKind = "mean",
     within: str | None = None,
     subject: Subject | None = None,
     n: int = N_PROMPTS,
@@ -179,7 +179,7 @@ def assert_not_necessary(
     *,
     for_: str,
     at_most: float = COST,
-    kind: Removal = "mean",
+    kind: RemovalKind = "mean",
     within: str | None = None,
     subject: Subject | None = None,
     n: int = N_PROMPTS,
@@ -198,7 +198,7 @@ def assert_sufficient(
     *,
     for_: str,
     at_least: float = SUFFICES,
-    kind: Removal = "mean",
+    kind: RemovalKind = "mean",
     within: str | None = None,
     subject: Subject | None = None,
     n: int = N_PROMPTS,
@@ -225,7 +225,7 @@ def assert_dissociated(
     second: str,
     *,
     margin: float = COST,
-    kind: Removal = "mean",
+    kind: RemovalKind = "mean",
     within: str | None = None,
     subject: Subject | None = None,
     n: int = N_PROMPTS,
@@ -292,7 +292,7 @@ def assert_pattern(
 
 
 def _removal_cost(
-    parts: Component | Sequence[Component], skill: str, kind: Removal, within: str | None, on: Subject, n: int
+    parts: Component | Sequence[Component], skill: str, kind: RemovalKind, within: str | None, on: Subject, n: int
 ) -> tuple[str, float]:
     """The cost of removing parts for a skill, in words and as a number."""
     at = _prompts(on, n, skill)
@@ -316,7 +316,7 @@ def _ablate_others(
     on: Subject,
     at: Prompts,
     targets: Mapping[str, Sequence[Site]],
-    kind: Removal,
+    kind: RemovalKind,
     within: str | None,
     *,
     choosing: bool = False,

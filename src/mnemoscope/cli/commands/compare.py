@@ -130,7 +130,7 @@ def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any]
     if all("ablation" in result for result in found):
         ablations = [result["ablation"] for result in found]
         one, other = (damage(ablation) for ablation in ablations)
-        change = ms.analyses.difference(one, other)
+        change = ms.analyses.paired_difference(one, other)
         heads_first = sorted(change.role.values.tolist(), key=lambda role: role.endswith("MLP"))
         change = change.sel(role=heads_first)
         results["ablation"] = _tree(ablations, change.to_dataset(name="lost"))
@@ -161,7 +161,7 @@ def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any]
 
 
 def _differences(one: xr.Dataset, other: xr.Dataset) -> xr.Dataset:
-    changes = {name: ms.analyses.difference(one[name], other[name]) for name in one.data_vars}
+    changes = {name: ms.analyses.paired_difference(one[name], other[name]) for name in one.data_vars}
     return xr.Dataset(changes, attrs=next(iter(changes.values())).attrs)
 
 

@@ -155,6 +155,9 @@ def language_model(
     Raises:
         InputError: The source does not exist or cannot be fetched; or no conversion gives a model that computes the
             same; or `n_ctx` or `dtype` is not allowed; or the device cannot be used.
+
+    >>> ms.language_model("smollm2").cfg.n_layers
+    30
     """
     number, device = _number(dtype), usable_device(device)
     if (name := known_name(source)) and name.startswith(_NO_TRANSFORMERS):

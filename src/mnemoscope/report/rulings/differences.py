@@ -28,6 +28,7 @@ def outcome_text(outcome: str) -> str:
 
 
 DIFF_HEADER = ("id", "what", "verdict", "share", "effect")
+"""Columns of the table of differences."""
 _ARROW = " → "
 
 

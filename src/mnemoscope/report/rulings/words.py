@@ -313,8 +313,11 @@ def _unit(unit: Configuration) -> str:
 # ---- rows for the terminal and for files
 
 VERDICT_HEADER = ("id", "statement", "verdict", "recipe", "share", "effect", "registered", "why")
+"""Columns of the table of verdicts."""
 UNJUDGED_HEADER = ("id", "quantity", "mean [range]", "measured")
+"""Columns of the table of quantities without a verdict."""
 UNJUDGED = "measured where no replicate passes the gate; no verdict"
+"""Title of the table of quantities without a verdict."""
 LONGEST = 72
 """Most characters of a statement on the terminal."""
 

@@ -39,7 +39,7 @@ A head h gives subject and relation of a fact the attention :math:`\alpha_h(s)` 
 over places and noise. It writes :math:`x_h = \alpha_h(s)\, e_s W_{OV}^h + \alpha_h(r)\, e_r W_{OV}^h`. The OV circuits
 recall the fact if :math:`\sum_h x_h` is nearest to the answer's unembedding, among all answers; the MLP does if
 :math:`\mathrm{ReLU}(\sum_h x_h W_{in} + b_{in}) W_{out}` is; the sum of both is what the model says but for noise.
-(Nichani, Lee & Bietti 2025, section 4; scores as in `mnemoscope.analyses.recall`.)
+(Nichani, Lee & Bietti 2025, section 4; scores as in `mnemoscope.analyses.recall_score`.)
 
 *Shows* which memory the answer can be read from. *Does not show* that the model does: attention differs from sequence
 to sequence, and noise is left out. `routes` is the causal test.
@@ -88,14 +88,14 @@ from mnemoscope import (
 )
 from mnemoscope.analyses import (
     Association,
-    embeddings,
+    embedding_vectors,
     layer_attention,
     log_probs,
     mlp_block,
-    product,
-    recall,
+    recall_score,
     threshold_onset,
-    weight,
+    weight_matrix,
+    weight_product,
 )
 from mnemoscope.core import Mechanism, in_range, metrics, one_of
 from mnemoscope.run import SizeSearch, Sweep, search_sweep
@@ -299,15 +299,15 @@ def fact_memories(model: HookedModel, task: Task, *, n_each: int = 8, seed: int 
     written = _written(model, task, n_each, seed)
     inputs, matrices = {"OV": written}, {"OV": torch.eye(written.shape[1]).to(written)}
     if not model.cfg.attn_only:
-        before = written @ weight(model, ParamSite(name="W_in", layer=0)) + mlp_block(model, 0).mlp.b_in
-        hidden, out = before.relu(), weight(model, ParamSite(name="W_out", layer=0))
+        before = written @ weight_matrix(model, ParamSite(name="W_in", layer=0)) + mlp_block(model, 0).mlp.b_in
+        hidden, out = before.relu(), weight_matrix(model, ParamSite(name="W_out", layer=0))
         inputs |= {"MLP": hidden, "both": torch.cat((written, hidden), 1)}
         matrices |= {"MLP": out, "both": torch.cat((matrices["OV"], out))}
-    answers = embeddings(model, "W_U", list(task.answers))
+    answers = embedding_vectors(model, "W_U", list(task.answers))
     found = []
     for name in inputs:
         association = Association(name=name, inputs=inputs[name], outputs=answers, targets=task.table().flatten())
-        found.append(recall(matrices[name], association, seed=seed)[["recall", "permuted", "chance"]])
+        found.append(recall_score(matrices[name], association, seed=seed)[["recall", "permuted", "chance"]])
     result = xr.concat(found, xr.DataArray(list(inputs), dims="memory", name="memory"))
     assert isinstance(result, xr.Dataset)
     return result
@@ -323,9 +323,9 @@ def _written(model: HookedModel, task: FactualRecall, n_each: int, seed: int) ->
         place = batch.latents[f"{kind}_pos"][:, None, None].expand(-1, model.cfg.n_heads, 1)
         each = pattern.gather(-1, place).view(n_each, task.n_subjects, task.n_relations, -1).mean(0)
         first = task.first[kind]
-        vectors = embeddings(model, "W_E", list(range(first, first + size)))
+        vectors = embedding_vectors(model, "W_E", list(range(first, first + size)))
         for head in range(model.cfg.n_heads):
-            moved = vectors @ product(model, "OV", layer=0, head=head)
+            moved = vectors @ weight_product(model, "OV", layer=0, head=head)
             written += each[..., head, None] * moved.unsqueeze(axis)
     return written.flatten(0, 1)
 

@@ -6,7 +6,7 @@ from typing import Any
 import xarray as xr
 
 from mnemoscope import Batch, HookedModel, Task
-from mnemoscope.analyses import Targets
+from mnemoscope.analyses import TokenTargets
 from mnemoscope.report import Results, Table, mean_with_range
 from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import NOISE, OUTPUT, removed, truncated
 
@@ -19,7 +19,7 @@ REMOVED_HEADER = ("removed", "replaced by", "probability of the noise token", "o
 
 
 def truncate_noisy(
-    model: HookedModel, task: Task, batch: Batch, *, reference: Batch, targets: Targets, cuts: Mapping[str, Any]
+    model: HookedModel, task: Task, batch: Batch, *, reference: Batch, targets: TokenTargets, cuts: Mapping[str, Any]
 ) -> dict[str, xr.Dataset]:
     """The cuts (`truncate`) of one model of noisy recall, with both targets besides, and removals if it has MLPs."""
     found = {"truncation": truncated(model, task, batch, besides=targets, **cuts)}

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope import Batch, HookedModel, Intervention, Named, Site, generator, run_with
-from mnemoscope.analyses import head_scores, removal
+from mnemoscope.analyses import head_scores, make_removal
 from mnemoscope.core import Replacement
 from mnemoscope.interventions import Recordings
 from mnemoscope.systems.language_models.prompts import CHOOSING, N_CHOOSING, repeated
@@ -97,7 +97,9 @@ def without(
     The latent `within` classes the prompts of `reference`; the latent `pos` says where, none: everywhere.
     """
     source = Named(name="other prompts", value=reference)
-    return [removal(kind, Site(kind="z", layer=layer, head=head, pos=pos), source, within) for layer, head in heads]
+    return [
+        make_removal(kind, Site(kind="z", layer=layer, head=head, pos=pos), source, within) for layer, head in heads
+    ]
 
 
 def lost(clean: Float[np.ndarray, " prompt"], left: Float[np.ndarray, " prompt"], least: float) -> np.ndarray:

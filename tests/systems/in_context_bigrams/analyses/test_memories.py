@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses import Association, copying, embeddings, ov_circuits, product, qk_circuits, recall, weight
+from mnemoscope.analyses import (
+    Association,
+    copying,
+    embedding_vectors,
+    ov_circuits,
+    qk_circuits,
+    recall_score,
+    weight_matrix,
+    weight_product,
+)
 from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import ParamSite
@@ -25,8 +34,8 @@ def mapping(model, name="mapping", answers=MAPPING):
     """From the embedding of every token to the unembedding of its answer."""
     return Association(
         name=name,
-        inputs=embeddings(model, "W_E"),
-        outputs=embeddings(model, "W_U"),
+        inputs=embedding_vectors(model, "W_E"),
+        outputs=embedding_vectors(model, "W_U"),
         targets=torch.tensor(answers),
     )
 
@@ -36,23 +45,27 @@ def mapping(model, name="mapping", answers=MAPPING):
 
 def test_a_head_that_stores_a_mapping_recalls_that_and_no_other():
     model = attention_memory(MAPPING)
-    found = recall(product(model, "OV", layer=0, head=0), mapping(model))
+    found = recall_score(weight_product(model, "OV", layer=0, head=0), mapping(model))
     assert found.recall == 1
     assert found.margin.values.tolist() == [20] * 10
     shifted = [(answer + 1) % 10 for answer in MAPPING]
-    assert recall(product(model, "OV", layer=0, head=0), mapping(model, answers=shifted)).recall == 0
-    assert recall(product(model, "OV", layer=0, head=1), mapping(model)).recall == 0
+    assert recall_score(weight_product(model, "OV", layer=0, head=0), mapping(model, answers=shifted)).recall == 0
+    assert recall_score(weight_product(model, "OV", layer=0, head=1), mapping(model)).recall == 0
 
 
 @pytest.mark.parametrize("d_embed", [None, 8])
 def test_an_mlp_that_stores_a_mapping_recalls_it_in_each_of_its_matrices_and_in_their_product(d_embed):
     model = associative_memory(MAPPING, d_embed=d_embed)
-    token, answer, neuron = embeddings(model, "W_E"), embeddings(model, "W_U"), torch.eye(10, dtype=torch.double)
+    token, answer, neuron = (
+        embedding_vectors(model, "W_E"),
+        embedding_vectors(model, "W_U"),
+        torch.eye(10, dtype=torch.double),
+    )
     to_neuron = Association(name="token to neuron", inputs=token, outputs=neuron)
     from_neuron = Association(name="neuron to answer", inputs=neuron, outputs=answer, targets=torch.tensor(MAPPING))
-    assert recall(weight(model, ParamSite(name="W_in", layer=0)), to_neuron).recall == 1
-    assert recall(weight(model, ParamSite(name="W_out", layer=0)), from_neuron).recall == 1
-    whole = recall(product(model, "MLP", layer=0), mapping(model))
+    assert recall_score(weight_matrix(model, ParamSite(name="W_in", layer=0)), to_neuron).recall == 1
+    assert recall_score(weight_matrix(model, ParamSite(name="W_out", layer=0)), from_neuron).recall == 1
+    whole = recall_score(weight_product(model, "MLP", layer=0), mapping(model))
     assert whole.recall == 1 if d_embed is None else whole.recall > whole.permuted_high
 
 
@@ -130,9 +143,9 @@ def test_the_published_code_gives_the_same_numbers():
 def test_a_matrix_of_one_head_with_the_other_side_taken_into_the_vectors():
     model = random_model(n_layers=2)
     site = ParamSite(name="W_K", layer=1, head=0)
-    position, inside = embeddings(model, "W_pos"), weight(model, ParamSite(name="W_Q", layer=1, head=0))
+    position, inside = embedding_vectors(model, "W_pos"), weight_matrix(model, ParamSite(name="W_Q", layer=1, head=0))
     inside = position[1:] @ inside
-    by_hand = recall(weight(model, site), Association(name="W_K", inputs=position[:-1], outputs=inside))
+    by_hand = recall_score(weight_matrix(model, site), Association(name="W_K", inputs=position[:-1], outputs=inside))
     whole = previous_token(model, head=(1, 0), over="queries")
     assert by_hand.recalled.equals(whole.recalled.assign_coords(association=by_hand.association))
     np.testing.assert_allclose(by_hand.score / np.sqrt(4), whole.score, rtol=1e-9)
@@ -167,13 +180,13 @@ def test_results_go_along_steps_and_into_a_file(tmp_path):
         (lambda m: remapped_copy(m, writer=(1, 0)), "writer must be in an earlier layer than the head's, 1; got 1"),
         (lambda m: remapped_copy(m, tokens=[1]), "the number of outputs of remapped copy must be at least 2; got 1"),
         (lambda m: copied_token(m, tokens=[6]), "an entry of tokens must be from 0 to 5; got 6"),
-        (lambda m: weight(m, ParamSite(name="b_Q", layer=0)), "site must be a matrix, not a bias; got L0 b_Q"),
-        (lambda m: weight(m, ParamSite(name="W_Q", layer=0)), "L0 W_Q is one matrix per head; name the head"),
-        (lambda m: weight(m, ParamSite(name="W_O", layer=0, head=5)), "must be from 0 to 1; got 5"),
-        (lambda m: product(m, "QK", layer=0), "QK is one matrix per head; name the head, from 0 to 1"),
-        (lambda m: product(m, "MLP", layer=0, head=0), "an MLP has no heads; leave head out, got 0"),
-        (lambda m: product(m, name=UNKNOWN, layer=0), "name must be one of: QK, OV, MLP"),
-        (lambda m: embeddings(m, UNKNOWN), "name must be one of: W_E, W_pos, W_U"),
+        (lambda m: weight_matrix(m, ParamSite(name="b_Q", layer=0)), "site must be a matrix, not a bias; got L0 b_Q"),
+        (lambda m: weight_matrix(m, ParamSite(name="W_Q", layer=0)), "L0 W_Q is one matrix per head; name the head"),
+        (lambda m: weight_matrix(m, ParamSite(name="W_O", layer=0, head=5)), "must be from 0 to 1; got 5"),
+        (lambda m: weight_product(m, "QK", layer=0), "QK is one matrix per head; name the head, from 0 to 1"),
+        (lambda m: weight_product(m, "MLP", layer=0, head=0), "an MLP has no heads; leave head out, got 0"),
+        (lambda m: weight_product(m, name=UNKNOWN, layer=0), "name must be one of: QK, OV, MLP"),
+        (lambda m: embedding_vectors(m, UNKNOWN), "name must be one of: W_E, W_pos, W_U"),
     ],
 )
 @pytest.mark.usefixtures("as_installed")
@@ -184,12 +197,12 @@ def test_what_there_is_not_is_refused(ask, message):
 
 def test_models_without_what_is_asked_for_are_refused():
     rotary = foreign_model(positional_embedding_type="rotary", rotary_dim=2, d_head=4)
-    for ask in (previous_token, induction_memories, lambda model: embeddings(model, "W_pos")):
+    for ask in (previous_token, induction_memories, lambda model: embedding_vectors(model, "W_pos")):
         with pytest.raises(InputError, match="adds no positions to the residual stream"):
             ask(rotary)
     assert remapped_copy(rotary).attrs["n"] == 50
     with pytest.raises(InputError, match="the model has no MLP"):
-        product(random_model(mlp=False), "MLP", layer=0)
+        weight_product(random_model(mlp=False), "MLP", layer=0)
     with pytest.raises(InputError, match="vocabularies must be the same; they have 50 and 7 tokens"):
         copied_token(foreign_model(d_vocab_out=7))
     broken = random_model(n_layers=2)

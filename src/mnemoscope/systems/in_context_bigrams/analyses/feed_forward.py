@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope import HookedModel, InputError
-from mnemoscope.analyses import chosen_indices, mlp_block, to_log_probs
+from mnemoscope.analyses import check_indices, mlp_block, to_log_probs
 from mnemoscope.core import metrics
 
 
@@ -51,7 +51,7 @@ def feed_forward_bigrams(
         )
     if not torch.allclose(transitions.sum(1), torch.ones(size[0]).to(transitions)) or (transitions < 0).any():
         raise InputError("transitions must be probabilities that add up to 1 in every row; divide counts by their sums")
-    chosen = chosen_indices("tokens", tokens, size[0])
+    chosen = check_indices("tokens", tokens, size[0])
     predicted = _log_probs(model, block)[chosen]
     reference = transitions[chosen].double().to(predicted.device)
     kl = metrics.kl_divergence(reference, predicted)

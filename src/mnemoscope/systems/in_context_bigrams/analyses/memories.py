@@ -15,12 +15,12 @@ whether the right query scores highest for a key (`over="queries"`). Neither lea
 causal attention does not see; so a head may look one place back always and still not recall every position.
 
 LayerNorm is folded; sigma and biases are left out, which may change the order of the first two
-(`mnemoscope.analyses.product`).
+(`mnemoscope.analyses.weight_product`).
 
 *Shows* which of the three links a model has learned, and, along training steps, in which order.
 
 *Does not show* that the model works by induction, or that it does not. A link may be there and unused. The behaviour
-may be there without the links, over several heads or from what MLPs write. See also `mnemoscope.analyses.recall`.
+may be there without the links, over several heads or from what MLPs write. See also `mnemoscope.analyses.recall_score`.
 
 `memory_maps` are the scores behind recall, as matrices to look at. A row is a query (or the token attended to), a
 column a key (or a logit). Recall asks whether the right column is the largest of its row: the diagonal, since columns
@@ -39,11 +39,11 @@ from torch import Tensor
 from mnemoscope import HookedModel, InputError
 from mnemoscope.analyses import (
     Association,
-    chosen_indices,
+    check_indices,
     effective_weights,
-    embeddings,
-    product,
-    recall,
+    embedding_vectors,
+    recall_score,
+    weight_product,
 )
 from mnemoscope.core import in_range, one_of
 
@@ -67,19 +67,19 @@ def previous_token(
 
     The model adds its positions to the residual stream. `head` is (layer, head). Only `n_pos` positions from `first` on
     are candidates (none: the rest of the context). `over` says whether keys compete for a query, or queries for a key.
-    `options` are `k`, `weights`, `n_draws` and `seed` of `recall`. Raises InputError where there is no such head, there
-    are fewer than three positions, or the model is not supported.
+    `options` are `k`, `weights`, `n_draws` and `seed` of `recall_score`. Raises InputError where there is no such head,
+    there are fewer than three positions, or the model is not supported.
 
-    Returns what `recall` does, over association labelled by the query's position; scores are attention scores.
+    Returns what `recall_score` does, over association labelled by the query's position; scores are attention scores.
     """
     weights = _weights(model, head)
-    position = embeddings(model, "W_pos")
+    position = embedding_vectors(model, "W_pos")
     in_range("first", first, 0, len(position) - LEAST)
     n_pos = len(position) - first if n_pos is None else n_pos
     in_range("n_pos", n_pos, LEAST, len(position) - first)
     position = position[first : first + n_pos]
     labels = tuple(range(first + 1, first + n_pos))
-    scores = product(model, "QK", layer=head[0], head=head[1])
+    scores = weight_product(model, "QK", layer=head[0], head=head[1])
     return _attention("previous token", weights, scores, position[1:], position[:-1], labels, over, options)
 
 
@@ -100,15 +100,15 @@ def remapped_copy(
     `previous_token`. Raises InputError where there is no such head or token, the writer is not in an earlier layer,
     fewer than two tokens are chosen, or the model is not supported.
 
-    Returns what `recall` does, over association labelled by the token; scores are attention scores.
+    Returns what `recall_score` does, over association labelled by the token; scores are attention scores.
     """
     weights = _weights(model, writer, head)
     if writer[0] >= head[0]:
         raise InputError(f"writer must be in an earlier layer than the head's, {head[0]}; got {writer[0]}")
-    chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+    chosen = check_indices("tokens", tokens, len(weights.W_E))
     token = weights.W_E[chosen]
-    remapped = token @ product(model, "OV", layer=writer[0], head=writer[1])
-    scores = product(model, "QK", layer=head[0], head=head[1])
+    remapped = token @ weight_product(model, "OV", layer=writer[0], head=writer[1])
+    scores = weight_product(model, "QK", layer=head[0], head=head[1])
     return _attention("remapped copy", weights, scores, token, remapped, tuple(chosen), over, options)
 
 
@@ -121,7 +121,7 @@ def copied_token(
     Arguments as for `remapped_copy`, of a model with the same input and output vocabulary; every logit is a candidate.
 
     Returns:
-        As `recall`, over association labelled by the token; scores are logits at full attention.
+        As `recall_score`, over association labelled by the token; scores are logits at full attention.
 
     Raises:
         InputError: There is no such head or token, the vocabularies differ, or the model is not supported.
@@ -130,7 +130,7 @@ def copied_token(
     if len(weights.W_E) != weights.W_U.shape[1]:
         sizes = f"{len(weights.W_E)} and {weights.W_U.shape[1]}"
         raise InputError(f"the input and output vocabularies must be the same; they have {sizes} tokens: use recall")
-    chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+    chosen = check_indices("tokens", tokens, len(weights.W_E))
     target = Association(
         name="copied token",
         inputs=weights.W_E[chosen],
@@ -138,7 +138,7 @@ def copied_token(
         targets=torch.tensor(chosen),
         labels=tuple(chosen),
     )
-    found = recall(product(model, "OV", layer=head[0], head=head[1]), target, **options)
+    found = recall_score(weight_product(model, "OV", layer=head[0], head=head[1]), target, **options)
     return found.assign_attrs(unit="share; score and margin: logits", **_read(weights, "OV"))
 
 
@@ -158,8 +158,8 @@ def induction_memories(
     and `options` are as for `previous_token`, without `weights`. Errors are those of the three functions.
 
     Returns:
-        What `recall` gives without dimensions, over memory: `previous token`; `previous token, early`, over the first
-        quarter of the context (at least three positions); `remapped copy`; `copied token`.
+        What `recall_score` gives without dimensions, over memory: `previous token`; `previous token, early`, over the
+        first quarter of the context (at least three positions); `remapped copy`; `copied token`.
     """
     early = max(LEAST, model.cfg.n_ctx // 4)
     found = {
@@ -195,7 +195,7 @@ def _attention(
     inputs, outputs, matrix = (queries, keys, scores) if over == "keys" else (keys, queries, scores.T)
     order = torch.arange(len(labels))
     target = Association(name=name, inputs=inputs, outputs=outputs, targets=order, labels=labels)
-    found = recall(matrix, target, **options)
+    found = recall_score(matrix, target, **options)
     return found.assign_attrs(unit="share; score and margin: attention scores", over=over, **_read(weights, "QK"))
 
 
@@ -222,10 +222,11 @@ def memory_maps(
         `copied_token` over (token, logit). In standard deviations of the row.
     """
     weights = _weights(model, previous, induction)
-    chosen = chosen_indices("tokens", tokens, len(weights.W_E))
-    position, token = embeddings(model, "W_pos"), weights.W_E[chosen]
+    chosen = check_indices("tokens", tokens, len(weights.W_E))
+    position, token = embedding_vectors(model, "W_pos"), weights.W_E[chosen]
     (qk, ov), (next_qk, next_ov) = (
-        [product(model, name, layer=layer, head=head) for name in ("QK", "OV")] for layer, head in (previous, induction)
+        [weight_product(model, name, layer=layer, head=head) for name in ("QK", "OV")]
+        for layer, head in (previous, induction)
     )
     scores = {
         "previous_token": position[1:] @ qk @ position[:-1].T,

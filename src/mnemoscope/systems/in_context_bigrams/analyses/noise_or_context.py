@@ -20,11 +20,11 @@ import xarray as xr
 
 from mnemoscope import Batch, HookedModel, InputError, Intervention, Mean, Named, Site, Task, Zero, run_with
 from mnemoscope.analyses import (
-    SCORES,
     SPECTRUM_PARTS,
+    TARGET_SCORES,
     SpectrumPart,
-    Targets,
-    Weights,
+    TokenTargets,
+    WeightSets,
     check_fits,
     check_targets,
     last_mlp,
@@ -42,7 +42,7 @@ Replacement = Literal["mean", "zero"]
 REPLACEMENTS: tuple[Replacement, ...] = ("mean", "zero")
 
 
-def noise_and_output(task: Task, batch: Batch) -> Targets:
+def noise_and_output(task: Task, batch: Batch) -> TokenTargets:
     """The noise token and the output at every trigger seen before; raises InputError for another task."""
     if not isinstance(task, NoisyRecall):
         raise InputError(f"the task must be {NoisyRecall.name}, which has a noise token; got {task.name}")
@@ -88,7 +88,9 @@ def removed(
         kind=("cell", [k for k, _ in cells]), component=("cell", [c for _, c in cells])
     )
     found = found.set_index(cell=["kind", "component"]).unstack("cell").sel(kind=list(kinds), component=list(sites))
-    found = found.transpose("kind", "component", "target").assign({f"clean_{name}": clean[name] for name in SCORES})
+    found = found.transpose("kind", "component", "target").assign(
+        {f"clean_{name}": clean[name] for name in TARGET_SCORES}
+    )
     attrs = {"log_prob_unit": "nats", "n": len(batch), "n_reference": len(reference), "weights": "unprocessed"}
     return _with_shares(found).assign_attrs(attrs)
 
@@ -98,10 +100,10 @@ def truncated(
     task: Task,
     batch: Batch,
     *,
-    weights: Weights | None = None,
+    weights: WeightSets | None = None,
     ranks: Sequence[int] | None = None,
     parts: Sequence[SpectrumPart] = SPECTRUM_PARTS,
-    besides: Targets | None = None,
+    besides: TokenTargets | None = None,
 ) -> xr.Dataset:
     """`truncation.truncate` of both probabilities, with `context_share` over (weight, part, rank) and its clean value.
 
@@ -114,7 +116,7 @@ def truncated(
 
 
 def _scores(
-    model: HookedModel, batch: Batch, targets: Targets, changes: Sequence[Intervention], recordings: Recordings
+    model: HookedModel, batch: Batch, targets: TokenTargets, changes: Sequence[Intervention], recordings: Recordings
 ) -> xr.Dataset:
     parts = torch.arange(len(batch)).split(CHUNK)
     sums = [
@@ -122,7 +124,7 @@ def _scores(
         for rows in parts
     ]
     means = (torch.stack(sums).sum(0) / target_counts(targets)[:, None]).numpy()
-    values = {name: ("target", means[:, i]) for i, name in enumerate(SCORES)}
+    values = {name: ("target", means[:, i]) for i, name in enumerate(TARGET_SCORES)}
     return xr.Dataset(values, coords={"target": list(targets)})
 
 

@@ -46,7 +46,7 @@ from torch import Tensor
 
 from mnemoscope import Batch, HookedModel, InputError, SetPattern, Site, Task, run_with
 from mnemoscope.analyses import (
-    HALF,
+    ONSET_THRESHOLD,
     ThresholdDirection,
     check_fits,
     first_step,
@@ -90,7 +90,11 @@ EVENTS: Mapping[str, str] = {
 
 
 def onset(
-    trajectory: xr.Dataset | None, name: str, threshold: float = HALF, *, direction: ThresholdDirection = "rise"
+    trajectory: xr.Dataset | None,
+    name: str,
+    threshold: float = ONSET_THRESHOLD,
+    *,
+    direction: ThresholdDirection = "rise",
 ) -> float:
     """The first kept step from which a measure stays past the threshold; the last step + 1 if there is none.
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from mnemoscope import CLAIMS, Configuration, Subject
 from mnemoscope.claims import Case, Measured, case, controls, most
 from mnemoscope.models.constructed import Course, prescribe_course, step_course
-from mnemoscope.systems.in_context_bigrams.analyses.trajectory import HALF, N_MATCHED, at_step, onset
+from mnemoscope.systems.in_context_bigrams.analyses.trajectory import N_MATCHED, ONSET_THRESHOLD, at_step, onset
 from mnemoscope.systems.in_context_bigrams.claim_parts import MEMORY_SEEDS, NEVER, SGD, TEXTS, birth
 from mnemoscope.systems.in_context_bigrams.presets import FREE_AT
 
@@ -21,7 +21,7 @@ LATE = {"keys_late": "memories-keys-late", "output_late": "memories-output-late"
 ALL = {name: Configuration(preset=name, recipe=SGD) for name in (TOGETHER, *LATE.values())}
 
 
-def speed(subject: Subject, *, threshold: float = HALF) -> dict[str, float]:
+def speed(subject: Subject, *, threshold: float = ONSET_THRESHOLD) -> dict[str, float]:
     """The step from which on in-context accuracy stays at the threshold or above (`onset`)."""
     return {"onset": onset(subject.trajectory, ACCURACY, threshold)}
 
@@ -109,7 +109,7 @@ _B6 = birth(
     units=ALL,
     measure=speed,
     compare=delays,
-    explanation=TEXTS.explain("B6", free_at=FREE_AT, half=HALF),
+    explanation=TEXTS.explain("B6", free_at=FREE_AT, half=ONSET_THRESHOLD),
     develops=False,
     first_seed=MEMORY_SEEDS,
     parts=tuple(most(what, "above", 0.0, "steps") for what in LATE),
@@ -136,9 +136,9 @@ _B11 = birth(
     explanation=TEXTS.explain("B11", free_at=FREE_AT),
     develops=False,
     parts=(
-        most("can", "above", HALF, "recall"),
-        most("not_enough", "below", HALF, "accuracy"),
-        most("must", "below", HALF, "recall"),
+        most("can", "above", ONSET_THRESHOLD, "recall"),
+        most("not_enough", "below", ONSET_THRESHOLD, "accuracy"),
+        most("must", "below", ONSET_THRESHOLD, "recall"),
     ),
     factors={"recipe": ("quick",)},
     controls=controls(positive=(_output_first,), negative=(_keys_alone, _suffices, _nothing_alone, _at_margin)),
@@ -147,7 +147,7 @@ B11 = _B11.against(
     _B11.rival(
         "keys-alone",
         "A key-query matrix is learned without W_O^2.",
-        parts=(most("must", "above", HALF, "recall"),),
+        parts=(most("must", "above", ONSET_THRESHOLD, "recall"),),
         controls=controls(positive=(_keys_alone,), negative=(_output_first, _at_margin)),
     ),
 )

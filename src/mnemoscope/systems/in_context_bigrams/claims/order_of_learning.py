@@ -20,7 +20,7 @@ from mnemoscope.core import one_of
 from mnemoscope.models.constructed import Course, prescribe_course, step_course
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import fixed_triggers
 from mnemoscope.systems.in_context_bigrams.analyses.memories import LEAST
-from mnemoscope.systems.in_context_bigrams.analyses.trajectory import HALF, N_MATCHED, onset, tracked
+from mnemoscope.systems.in_context_bigrams.analyses.trajectory import N_MATCHED, ONSET_THRESHOLD, onset, tracked
 from mnemoscope.systems.in_context_bigrams.claim_parts import MATRICES_FOLLOWED, MEMORY_SEEDS, NEVER, SGD, TEXTS, birth
 
 MEMORIES = {
@@ -88,7 +88,7 @@ def onsets(subject: Subject, reading: str, memories: tuple[str, ...]) -> dict[st
         guessed = max(chance_threshold(count, 1 / min(N_MATCHED, count)) for count in n.values())
         level = max((1 + 1 / N_MATCHED) / 2, guessed)
         return {m: onset(subject.trajectory, f"matched_{MEMORIES[m]}", level) for m in memories}
-    least = {"half": HALF, "nine tenths": 0.9, "beyond chance": 0.0}[reading]
+    least = {"half": ONSET_THRESHOLD, "nine tenths": 0.9, "beyond chance": 0.0}[reading]
     levels = {memory: max(least, chance_threshold(count, 1 / count)) for memory, count in n.items()}
     return {m: onset(subject.trajectory, f"recall_{MEMORIES[m]}", levels[m]) for m in memories}
 

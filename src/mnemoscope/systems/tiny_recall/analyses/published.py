@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import xarray as xr
 
-from mnemoscope.analyses import ALL
+from mnemoscope.analyses import ALL_SEQUENCES
 from mnemoscope.core import mean_and_range
 
 N_SAMPLES = 5000
@@ -28,13 +28,13 @@ class Figure:
 
 def _table(preset: str, quantity: str, values: list[float], last: tuple[str, ...]) -> list[Figure]:
     """Slots 1 to 4 on all sequences, then the last slot on each of the subgroups `last`."""
-    figures = [Figure(preset, quantity, ALL, slot, value) for slot, value in enumerate(values[:4], 1)]
+    figures = [Figure(preset, quantity, ALL_SEQUENCES, slot, value) for slot, value in enumerate(values[:4], 1)]
     return figures + [Figure(preset, quantity, group, 5, value) for group, value in zip(last, values[4:], strict=True)]
 
 
 def _losses(preset: str, value: float) -> list[Figure]:
     """The source gives one loss and rarely states on which mappings, so it is compared with both."""
-    return [Figure(preset, "loss", ALL, None, value, split) for split in ("train", "test")]
+    return [Figure(preset, "loss", ALL_SEQUENCES, None, value, split) for split in ("train", "test")]
 
 
 _V1, _V3 = ("fresh",), ("fresh", "repeat")

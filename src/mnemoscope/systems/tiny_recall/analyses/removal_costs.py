@@ -19,7 +19,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from mnemoscope import HookedModel, Site, Subject, ablate, generator
-from mnemoscope.analyses import Removal, every_sequence
+from mnemoscope.analyses import RemovalKind, every_sequence
 from mnemoscope.core import in_range, one_of
 
 Within = Literal["is_repeat", "all sequences"]
@@ -40,7 +40,7 @@ def skills_without(
     subject: Subject,
     targets: Mapping[str, Sequence[Site]],
     *,
-    kind: Removal = "mean",
+    kind: RemovalKind = "mean",
     within: Within = "is_repeat",
     skills: Sequence[str] | None = None,
     n: int = 2880,

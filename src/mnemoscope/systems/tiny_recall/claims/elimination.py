@@ -3,7 +3,7 @@
 from typing import Literal
 
 from mnemoscope import CLAIMS, Subject
-from mnemoscope.analyses import ALL, evaluate_subject, lowest_skill_accuracy, mean_loss
+from mnemoscope.analyses import ALL_SEQUENCES, evaluate_subject, lowest_skill_accuracy, mean_loss
 from mnemoscope.claims import EFFECT, GATE, LEARNED, Case, case, controls, most, table
 from mnemoscope.core import one_of
 from mnemoscope.models import set_by_hand, untrained
@@ -15,7 +15,7 @@ from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 UNITS = units("v1", recipe="published")
-PUBLISHED_LOSS = published("v1", "loss")[ALL, None]
+PUBLISHED_LOSS = published("v1", "loss")[ALL_SEQUENCES, None]
 
 
 def measure(subject: Subject) -> dict[str, float]:

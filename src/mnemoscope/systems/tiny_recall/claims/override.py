@@ -19,7 +19,7 @@ from mnemoscope import (
     Subject,
     run_with,
 )
-from mnemoscope.analyses import every_sequence, lowest_skill_accuracy, removal, to_log_probs
+from mnemoscope.analyses import every_sequence, lowest_skill_accuracy, make_removal, to_log_probs
 from mnemoscope.claims import GATE, controls, most
 from mnemoscope.core import CHUNK, stream_seed
 from mnemoscope.core.metrics import at_target
@@ -51,7 +51,7 @@ def measure(subject: Subject, *, kind: Literal["mean", "resample"] = "mean") -> 
     batch = every_sequence(subject.task)
     groups = subject.task.subgroups(batch)
     conflict, fresh = batch.select(groups["repeat"]), replace(batch.select(groups["fresh"]), weights=None)
-    without = removal(kind, _other_head(subject), Named(name="fresh sequences", value=fresh))
+    without = make_removal(kind, _other_head(subject), Named(name="fresh sequences", value=fresh))
     intact, removed = (_answers(subject, conflict, interventions) for interventions in ([], [without]))
     unused = conflict.latents["unused"]
     return {
