@@ -65,3 +65,20 @@ def test_the_comparison_has_a_source_and_a_cell_for_every_project():
     assert cells[0].strip("| ").split(" | ") == names
     assert len(cells) > 12
     assert {row.count(" |") for row in cells} == {len(names) + 1}
+
+
+def test_contributors_get_two_pages_and_every_lane():
+    """Targets that are named exist, and what `.ci/run` runs has a row among the lanes."""
+    root = DOCS.parent
+    contributing, lanes = (root / "CONTRIBUTING.md").read_text(), text("lanes")
+    assert len(contributing.split()) <= 1250
+    targets = set(re.findall(r"^([a-z-]+):", (root / "Makefile").read_text(), re.M))
+    first_cells = re.findall(r"^\| (`[^|]*) \|", contributing.split("## The room")[0], re.M)
+    named = set(re.findall(r"`([a-z-]+)`", "".join(first_cells))) | set(
+        re.findall(r"`make ([a-z-]+)", contributing + lanes)
+    )
+    assert named <= targets
+    run = re.findall(r"^\s*lanes?\w* ([a-z -]+)$", (root / ".ci" / "run").read_text(), re.M)
+    ran = {lane for line in run for lane in line.split()}
+    assert {"test", "test-full", "test-bench", "lint-js"} <= ran
+    assert ran <= set(re.findall(r"^\| `make ([a-z-]+)`", lanes, re.M))
