@@ -1,7 +1,8 @@
 """One thread, models that are trained once for all processes of a session, type checks at run time, and the quick lane.
 
 With TYPECHECK annotations and shapes of the package are checked at every call; EXAMPLES is how often hypothesis draws.
-With QUICK tests that are marked `full` are left out, and of every other test CASES cases are run, drawn by SEED.
+With QUICK tests that are marked `full` are left out, and of every other test CASES cases are run, drawn by SEED. With
+REST it is all that QUICK leaves out with this SEED.
 The package is imported inside the fixtures, and torch as well: pytest-xdist's controller reads this file too, the
 processes that run the tests start after that, and TransformerLens takes ten seconds.
 """
@@ -25,7 +26,7 @@ if os.environ.get("TYPECHECK"):
 EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=EXAMPLES, database=None)
 hypothesis.settings.load_profile("fixed")
-QUICK = bool(os.environ.get("QUICK"))
+QUICK, REST = (bool(os.environ.get(name)) for name in ("QUICK", "REST"))
 CASES = 4
 SEED = int(os.environ.setdefault("SEED", str(random.randrange(10**6))))  # the processes of xdist draw the same sample
 
@@ -41,8 +42,8 @@ def pytest_terminal_summary(terminalreporter) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items) -> None:
-    """In the quick lane, leave out what is marked `full` and keep a sample of the cases of every other test."""
-    if not QUICK:
+    """Keep what is not marked `full`, and a sample of its cases, for the quick lane; for its rest all others."""
+    if not QUICK and not REST:
         return
     cases: dict[str, list] = defaultdict(list)
     for item in items:
@@ -53,8 +54,8 @@ def pytest_collection_modifyitems(config, items) -> None:
         sampled = those[0].get_closest_marker("sampled")
         n = len(those) if those[0].get_closest_marker("every_case") else sampled.args[0] if sampled else CASES
         kept |= {item.nodeid for item in random.Random(f"{SEED} {name}").sample(those, min(n, len(those)))}
-    left_out = [item for item in items if item.nodeid not in kept]
-    items[:] = [item for item in items if item.nodeid in kept]
+    left_out = [item for item in items if (item.nodeid in kept) == REST]
+    items[:] = [item for item in items if (item.nodeid in kept) != REST]
     config.hook.pytest_deselected(items=left_out)
 
 

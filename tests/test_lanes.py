@@ -1,4 +1,4 @@
-"""The quick lane: what it leaves out, and that a seed repeats it."""
+"""The quick lane and its rest: what they leave out, and that a seed repeats it."""
 
 from unittest import mock
 
@@ -28,8 +28,9 @@ def test_cheap_product(n): ...
 """
 
 
-def kept(pytester, monkeypatch, *, quick: bool = True, seed: int = 0) -> list[str]:
+def kept(pytester, monkeypatch, *, quick: bool = True, rest: bool = False, seed: int = 0) -> list[str]:
     monkeypatch.setattr(conftest, "QUICK", quick)
+    monkeypatch.setattr(conftest, "REST", rest)
     monkeypatch.setattr(conftest, "SEED", seed)
     items = pytester.getitems(SOURCE)
     conftest.pytest_collection_modifyitems(mock.Mock(), items)
@@ -43,6 +44,13 @@ def test_the_quick_lane_keeps_a_sample_and_the_full_lane_everything(pytester, mo
     assert sum(name.startswith("test_costly") for name in names) == 2
     assert sum(name.startswith("test_cheap") for name in names) == 20
     assert len(kept(pytester, monkeypatch, quick=False)) == 62
+
+
+def test_the_quick_lane_and_its_rest_are_every_test_once(pytester, monkeypatch):
+    """Continuous integration runs these two: a test in neither would never run."""
+    everything = kept(pytester, monkeypatch, quick=False)
+    both = kept(pytester, monkeypatch, seed=3) + kept(pytester, monkeypatch, quick=False, rest=True, seed=3)
+    assert sorted(both) == sorted(everything)
 
 
 def test_a_seed_repeats_a_sample_and_another_draws_another(pytester, monkeypatch):

@@ -136,9 +136,23 @@ def test_predict_prints_bars_with_marks(runs, capsys):
     assert "█" in out
 
 
-def test_view_writes_a_page(runs, tmp_path):
-    main(["view", f"{runs}/run", SEQUENCE, "--step", "30"])
-    assert "CircuitsVis.render" in (tmp_path / "view.html").read_text()
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("predict RUN SEQUENCE --out page.html", "page.html"),
+        ("view RUN SEQUENCE", "view.html"),
+        ("view RUN SEQUENCE --out mine.html", "mine.html"),
+        ("view RUN SEQUENCE --config file.yaml", "of-file.html"),
+    ],
+)
+def test_predict_writes_a_page_and_so_does_view_its_earlier_name(runs, tmp_path, words, page, capsys):
+    """A script that calls `view` would find no page, or not where it looks for it."""
+    Path("file.yaml").write_text("view: {out: of-file.html}")
+    given = {"RUN": f"{runs}/run", "SEQUENCE": SEQUENCE}
+    main([*(given.get(word, word) for word in words.split()), "--step", "30"])
+    assert "CircuitsVis.render" in (tmp_path / page).read_text()
+    assert [path.name for path in tmp_path.glob("*.html")] == [page]
+    assert ("view is now predict" in capsys.readouterr().err) == words.startswith("view")
 
 
 def test_list(capsys):
@@ -264,6 +278,7 @@ def test_reproduce_shows_the_first_seed_of_every_configuration_before_it_trains_
     assert "seed-05" in first
     assert "seed-06" not in first
     assert first.index("seed-05") < first.index("First look, one seed each: What was learned")
+    assert "wrote out/report.html" in first, "whoever waits has a picture before most models are trained"
     assert "seed-05" not in rest
     assert "seed-07" in rest
     assert "3/3" in rest.partition("What was learned")[2] or "0/3" in rest.partition("What was learned")[2]

@@ -20,11 +20,9 @@ WITHOUT |= {
     "index",
     "list",
     "new",
-    "predict",
     "dev store clean",
     "dev store list",
     "dev store verify",
-    "track",
     "train",
     "dev zoo",
 }
@@ -49,7 +47,7 @@ def test_every_command_with_a_page_of_figures_writes_them_as_files_too():
     found = commands()
     assert {name for name in found if not issubclass(found[name].options, FigureOptions)} == WITHOUT
     tables = {name for name in found if issubclass(found[name].options, TableOptions)}
-    assert tables == set(found) - WITHOUT - {"report", "view"} | {"evaluate"}
+    assert tables == set(found) - WITHOUT - {"report", "predict"} | {"evaluate"}
 
 
 @pytest.mark.thorough

@@ -78,7 +78,7 @@ CHEAP = {
     "edges": ["--n", "8"],
     "evaluate": ["--n-samples", "16"],
     "report": [],
-    "track": [],
+    "evaluate --checkpoints": [],
 }
 """Words after the runs; of other commands `--n 12`. What has two words is a command that is called differently."""
 APART = [name for name, command in commands().items() if issubclass(command.options, AnalysisOutputOptions)]
@@ -94,7 +94,7 @@ def named(task_name: str) -> bool:
 CASES = [
     pytest.param(task, command, marks=() if named(task) and task == "permutation-lookup" else pytest.mark.thorough)
     for task in FIRST
-    for command in (*ON_RUNS, "predict", "view", "compare")
+    for command in (*ON_RUNS, "predict", "predict --out", "compare")
 ]
 
 
@@ -114,8 +114,8 @@ def drawn(monkeypatch):
 
 def called(command: str, task, run) -> list[str]:
     """The words of a command on a run."""
-    if command in ("predict", "view"):
-        return [command, str(run.path), TYPED[task.name]]
+    if command.startswith("predict"):
+        return ["predict", str(run.path), TYPED[task.name], *(["--out", "page.html"] if "--out" in command else [])]
     if command == "compare":
         beside = run.path.with_name(f"seed-{run.spec.seed + 1}")
         other = beside if beside.is_dir() else f"{run.path}@{run.steps[0]}"
@@ -173,7 +173,7 @@ def test_positions_are_called_by_their_names(task_name, command, drawn, trained_
         spec = preset(name, recipe, 0, changes={**SHORT, **SMALLER[task_name]})
         run = open_run(shutil.copytree(trained_once(f"positions/{task_name}", spec).path, tmp_path / "run"))
         if command == "report":  # which says more of a run that was followed
-            main(["track", str(run.path)])
+            main(["evaluate", "--checkpoints", str(run.path)])
     task = run.spec.task
     positions = position_names(task)
     if command in REFUSED[task_name]:

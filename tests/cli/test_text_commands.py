@@ -128,11 +128,11 @@ def test_predict_shows_symbols_beside_the_ideal_learner(birth, noisy, capsys):
     main(["predict", f"{noisy}/seed-100", "se¤he"])
     assert "¤" in capsys.readouterr().out.splitlines()[-3]
     assert "no symbol 'x'" in refused(["predict", f"{birth}/seed-100", "box"], capsys)
-    assert "from 1 to 16" in refused(["view", f"{birth}/seed-100", "e" * 17], capsys)
+    assert "from 1 to 16" in refused(["predict", f"{birth}/seed-100", "e" * 17], capsys)
 
 
 def test_view_labels_tokens_with_their_symbols(noisy, place):
-    main(["view", f"{noisy}/seed-100", "she sells¤", "--step", "3"])
+    main(["predict", f"{noisy}/seed-100", "she sells¤", "--step", "3", "--out", str(place / "view.html")])
     page = (place / "view.html").read_text()
     assert '"tokens": ["s", "h", "e", "\\u2423"' in page
     assert "CircuitsVis.render" in page
@@ -140,7 +140,7 @@ def test_view_labels_tokens_with_their_symbols(noisy, place):
 
 @pytest.mark.full
 def test_follow_measures_once_and_the_report_shows_it(birth, place, capsys):
-    main(["track", birth])
+    main(["evaluate", "--checkpoints", birth])
     out = capsys.readouterr().out
     assert "followed 2 runs; 0 were complete" in out
     assert "accuracy in context" in out
@@ -149,7 +149,7 @@ def test_follow_measures_once_and_the_report_shows_it(birth, place, capsys):
     first, second = runs
     first.write_trajectory(first.trajectory().isel(step=[0, 1]))  # a checkpoint is missing
     written = second.trajectory_path.stat().st_mtime_ns
-    main(["track", birth])
+    main(["evaluate", "--checkpoints", birth])
     assert "followed 1 run; 1 was complete" in capsys.readouterr().out
     assert first.trajectory().sizes["step"] == 3
     assert second.trajectory_path.stat().st_mtime_ns == written
@@ -175,7 +175,7 @@ def test_follow_takes_tasks_with_and_without_measures_of_their_own(tiny, birth, 
 def test_follow_refuses_runs_that_have_not_come_to_their_end(birth, capsys):
     for run in find_runs(birth):
         (run.path / "done").unlink()
-    assert "none of the runs is finished" in refused(["track", birth], capsys)
+    assert "none of the runs is finished" in refused(["evaluate", "--checkpoints", birth], capsys)
 
 
 @pytest.mark.full

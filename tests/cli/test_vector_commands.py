@@ -82,7 +82,7 @@ def test_what_makes_sense_of_vectors_works_on_them(words, capsys):
 
 
 def test_losses_of_parts_are_followed(capsys):
-    main(["track", "runs"])
+    main(["evaluate", "--checkpoints", "runs"])
     out = capsys.readouterr().out
     assert "loss x1" in out
     assert "half-way down" in out
@@ -102,18 +102,17 @@ def test_an_unseen_sequence_of_vectors_is_shown_by_its_number(capsys):
     rows = [line.split()[:2] for line in out.splitlines() if line.strip().startswith("query")]
     assert rows == [["query1", "all"], ["query1", "x1"], ["query2", "all"], ["query2", "x1"]]
     assert "nearest exact predictor" in out
-    main(["view", "runs/seed-0", "3"])
+    main(["predict", "runs/seed-0", "3", "--out", "view.html"])
     page = Path("view.html").read_text()
     assert "CircuitsVis.render" in page
     assert "squared error of the model" in page
 
 
 def test_a_sequence_of_vectors_cannot_be_typed(capsys):
-    for command in ("predict", "view"):
-        with pytest.raises(SystemExit) as end:
-            main([command, "runs/seed-0", "1 2 3"])
-        assert end.value.code == 2
-        assert "consists of vectors, which cannot be typed" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:
+        main(["predict", "runs/seed-0", "1 2 3"])
+    assert end.value.code == 2
+    assert "consists of vectors, which cannot be typed" in capsys.readouterr().err
 
 
 def test_a_metric_of_tokens_is_refused(capsys):

@@ -29,7 +29,8 @@ TRAIN = (
     "train --preset v3 --seeds 0 --out runs --set recipe.n_steps=4 recipe.warmup_steps=1 recipe.metrics_every=2",
     "evaluate runs --n-samples 20",
 )
-LOOKS = ("edges", "heads", "circuits", "neurons", "truncate", "report", "track", "shapley", "discover", "patch")
+LOOKS = ("edges", "heads", "circuits", "neurons", "truncate", "report", "shapley", "discover", "patch")
+LOOKS += ("evaluate --checkpoints",)
 
 
 def runs(tmp_path, *commands: str) -> None:

@@ -120,7 +120,7 @@ def test_what_is_missing_is_trained_first(tmp_path, capsys):
 
 
 def test_runs_of_the_zoo_stand_in_for_directories(label, tmp_path, capsys):
-    main(["view", f"zoo:{label}/seed-01", SEQUENCE, "--step", "30"])
+    main(["predict", f"zoo:{label}/seed-01", SEQUENCE, "--step", "30", "--out", "view.html"])
     assert (tmp_path / "view.html").exists()
     main(["predict", f"zoo:{label}/seed-02", SEQUENCE])
     capsys.readouterr()
@@ -134,7 +134,7 @@ def test_runs_of_the_zoo_stand_in_for_directories(label, tmp_path, capsys):
     [
         (["evaluate", "zoo:v9"], "a configuration of the zoo must be one of: d4+"),
         (["list", "zoo:v9"], "a configuration of the zoo must be one of: d4+"),
-        (["view", "zoo:{}/seed-77", SEQUENCE], "must be one of: seed-01, seed-02; got 'seed-77'"),
+        (["predict", "zoo:{}/seed-77", SEQUENCE], "must be one of: seed-01, seed-02; got 'seed-77'"),
         (["predict", "zoo", SEQUENCE], "zoo names 2 runs; choose one, such as zoo:d4+"),
         (["predict", "zoo:{}/seed-02", SEQUENCE, "--step", "30"], "must be one of: 60; got 30"),
     ],

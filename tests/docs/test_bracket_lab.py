@@ -156,7 +156,7 @@ def test_every_command_works_for_the_installed_package(site, tmp_path):
     [first, _] = sorted(path.parent for path in tmp_path.glob("runs/*/*/done"))
     assert "farther" in run("evaluate", "runs")
     assert "([{" in run("predict", str(first), "([{}])")
-    run("view", str(first), "([{}])")
+    run("predict", str(first), "([{}])", "--out", "view.html")
     for command in ("ablate", "patch", "bracket-attention"):
         assert "farther" in run(command, "runs", "--n", "64")
         assert len(list(tmp_path.glob(f"results/*/{command}/{command}.html"))) == 1

@@ -143,7 +143,9 @@ def test_a_trajectory_comes_back_as_it_was_written(tiny, tmp_path):
     run.write_trajectory(measures)
     assert run.trajectory().identical(measures)
     run.trajectory_path.write_text("{}")
-    with pytest.raises(InputError, match=r"trajectory\.json cannot be read: .*; `mnemoscope track` makes it"):
+    with pytest.raises(
+        InputError, match=r"trajectory\.json cannot be read: .*; `mnemoscope evaluate --checkpoints` makes it"
+    ):
         run.trajectory()
 
 

@@ -395,7 +395,9 @@ def test_a_compact_archive_keeps_what_was_learned_and_what_was_measured(trained,
     for run in trained:
         shutil.copytree(run.path, tmp_path / "runs" / run.path.name)
         runs.append(open_run(tmp_path / "runs" / run.path.name))
-    with pytest.raises(InputError, match="has no trajectory over all its checkpoints; `mnemoscope track` makes it"):
+    with pytest.raises(
+        InputError, match="has no trajectory over all its checkpoints; `mnemoscope evaluate --checkpoints` makes it"
+    ):
         pack(runs, tmp_path / "archives", compact=True)
     steps = list(runs[0].steps)
     for run in runs:

@@ -64,7 +64,7 @@ def _run(words: list[str]) -> None:
         called = " ".join(words[: len(words) - len(rest)])
         if called != name:
             print(f"mnemoscope: {called} is now {name}; the old name goes in the next release", file=sys.stderr)
-        execute(name, rest)
+        execute(name, rest, called=called)
 
 
 def _interrupted() -> NoReturn:

@@ -6,8 +6,8 @@ list imports all of these, so they import slow modules inside functions.
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from mnemoscope.core.guests import Registry
@@ -33,8 +33,8 @@ class Command:
     """Takes the options."""
     section: str = "the package"
     """The heading that the overview lists it under."""
-    earlier: tuple[str, ...] = ()
-    """Earlier names, which still work for one release, with a warning."""
+    earlier: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Earlier names, which still work for one release, with a warning; each with the defaults that it gives options."""
     out_is_file: bool = False
     """True if an option `--out` names a file, False if a directory."""
 
@@ -62,7 +62,7 @@ def commands() -> dict[str, Command]:
 
 
 def split_command(words: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The command that a line begins with, which may be several words, and the words after it."""
+    """The command that a line begins with, which may be several words or an earlier name, and the words after it."""
     for name, command in commands().items():
         for called in (name, *command.earlier):
             n = len(called.split())

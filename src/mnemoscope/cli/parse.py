@@ -45,9 +45,12 @@ def import_guests(words: Sequence[str]) -> list[str]:
     return others
 
 
-def execute(command: str, words: Sequence[str]) -> None:
-    """Parse the options of `command` and run it; raises InputError where an option or a place in it is refused."""
-    options = parse(command, words)
+def execute(command: str, words: Sequence[str], *, called: str | None = None) -> None:
+    """Parse the options of `command` and run it; raises InputError where an option or a place in it is refused.
+
+    An earlier name that it is `called` by may give options other defaults.
+    """
+    options = parse(command, words, called=called)
     if (out := getattr(options, "out", None)) is not None:
         usual: Any = next(field.default for field in dataclasses.fields(options) if field.name == "out")
         is_file = commands()[command].out_is_file
@@ -81,15 +84,16 @@ def _workers(options: Any) -> Iterator[None]:
         yield
 
 
-def parse(command: str, words: Sequence[str]) -> Any:
+def parse(command: str, words: Sequence[str], *, called: str | None = None) -> Any:
     """The options of `command`, with the defaults of the configuration file that the words name."""
     cls = commands()[command].options
+    given = commands()[command].earlier.get(called or command, {})
     file = _config_file(words)
     arguments = {"prog": f"mnemoscope {command}", "args": list(words), "description": (cls.__doc__ or "").strip()}
-    if file is None:
+    if file is None and not given:
         with refuse_in_one_line(command, cls):
             return tyro.cli(cls, **arguments)
-    given = read_config(file).get(command, {})
+    given = given if file is None else {**given, **read_config(file).get(command, {})}
     defaults = {
         field.name: given.get(field.name, tyro.MISSING if field.default is dataclasses.MISSING else field.default)
         for field in dataclasses.fields(cls)

@@ -83,7 +83,7 @@ def page_configuration(model: HookedModel) -> dict[str, Any]:
     if n_parameters > MAX_PARAMETERS:
         raise InputError(
             f"the explorer takes models of up to {MAX_PARAMETERS:,} parameters; got one of {n_parameters:,}; "
-            "`mnemoscope view` and the analyses take larger ones"
+            "`mnemoscope predict --out` and the analyses take larger ones"
         )
     if reads_vectors(model):
         raise InputError("the explorer edits tokens; got a model that reads vectors; `mnemoscope report` shows it")

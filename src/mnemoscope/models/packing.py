@@ -79,7 +79,9 @@ def _compact(run: Run) -> Iterator[tuple[str, bytes]]:
     yield from _record(run)
     measured, steps = run.trajectory(), run.kept_steps
     if measured is None or tuple(measured.step.values.tolist()) != steps:
-        raise InputError(f"{run.path} has no trajectory over all its checkpoints; `mnemoscope track` makes it")
+        raise InputError(
+            f"{run.path} has no trajectory over all its checkpoints; `mnemoscope evaluate --checkpoints` makes it"
+        )
     yield "trajectory.json", run.trajectory_path.read_bytes()
     content = compact_checkpoint(run.hooked(steps[-1]), run.untrained(own=True), step=steps[-1])
     yield f"checkpoints/{steps[-1]:08d}{COMPACT}", content

@@ -157,7 +157,9 @@ class Run:
         try:
             return read_trajectory(self.trajectory_path.read_text())
         except (ValueError, KeyError) as error:
-            raise InputError(f"{self.trajectory_path} cannot be read: {error}; `mnemoscope track` makes it") from None
+            raise InputError(
+                f"{self.trajectory_path} cannot be read: {error}; `mnemoscope evaluate --checkpoints` makes it"
+            ) from None
 
     def write_trajectory(self, measures: xr.Dataset) -> None:
         """Keep measures of every checkpoint, variables along `step`."""

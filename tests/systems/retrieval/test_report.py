@@ -50,7 +50,7 @@ def test_the_page_shows_the_circuit_of_every_seed(runs, capsys):
 @pytest.mark.full
 def test_a_page_of_tracked_runs_says_when_paths_set_in(runs, capsys):
     """The chain follower stands at the last checkpoint only, so that its paths are there from step 20 on."""
-    main(["track", runs])
+    main(["evaluate", "--checkpoints", runs])
     main(["report", runs])
     page = re.sub(r"<[^>]+>", " ", Path("report.html").read_text())
     section = " ".join(page[page.index("Onsets of the paths") :][:600].split())
@@ -60,7 +60,7 @@ def test_a_page_of_tracked_runs_says_when_paths_set_in(runs, capsys):
 
 
 def test_paths_are_followed_along_training(runs, capsys):
-    main(["track", runs])
+    main(["evaluate", "--checkpoints", runs])
     out = capsys.readouterr().out
     assert "0→2" in out
     model = chain_follower(1, n_chains=2, positions=True)

@@ -138,11 +138,11 @@ def _corpus_changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, 
 
 
 def _train_first_seeds(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> dict[Path, ms.report.Results]:
-    """Train the first seed of every configuration before all others; print and return its results by directory.
+    """Train the first seed of every configuration before all others; print, draw and return its results by directory.
 
     There are none if nothing was left to train, or there are no other seeds.
     """
-    from mnemoscope.cli.commands.report import analyse_all
+    from mnemoscope.cli.commands.report import analyse_all, write_report
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console, show
     from mnemoscope.report.tables import pluralise
@@ -154,11 +154,15 @@ def _train_first_seeds(specs: Sequence[ms.RunSpec], out: Path, options: Reproduc
     if len(left) <= len(firsts):
         return found
     early = train_with_progress(firsts, out / "runs", options.jobs)
-    for entry, results in analyse_all(early, options.jobs, found):
+    parts = analyse_all(early, options.jobs, found)
+    for entry, results in parts:
         for table in entry.tables(results):
             show(f"First look, one seed each: {table.title}", table.header, table.rows, n_text=table.n_text)
+    write_report(out / "report.html", early, parts, replace(options, explore=False, figures=()))
     others = pluralise(len(specs) - len(firsts), "other run")
-    console.print(f"{others} to train and to analyse; then the same tables over all seeds", highlight=False)
+    console.print(
+        f"{others} to train and to analyse; then the same tables, and the page anew, over all seeds", highlight=False
+    )
     return found
 
 

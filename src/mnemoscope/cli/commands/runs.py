@@ -1,4 +1,4 @@
-"""`mnemoscope evaluate`, `predict`, `track` and `export`: what trained runs say, learned when, and hand on."""
+"""`mnemoscope evaluate`, `predict` and `export`: the answers of trained runs, their learning, and copies for others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tyro.conf import Positional
 import mnemoscope as ms
 from mnemoscope.cli.analysis import analyse_configurations, analyse_runs, xr
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import CommandOptions, RunOptions, RunPath, SequenceOptions, TableOptions
+from mnemoscope.cli.options import CommandOptions, FigureOptions, RunOptions, RunPath, SequenceOptions, TableOptions
 from mnemoscope.core.errors import InputError, in_range
 
 
@@ -22,6 +22,8 @@ from mnemoscope.core.errors import InputError, in_range
 class Evaluate(RunOptions, TableOptions):
     """Accuracy and loss beside the exact predictors, by what the task tells apart, and beside published figures."""
 
+    checkpoints: bool = False
+    """Measure every checkpoint of finished runs instead, keep that in their directories, and print the onsets."""
     n_samples: int | None = None
     """Sequences to draw; none: enumerate all of them, exactly, or draw a few hundred where there are too many."""
     out: Path | None = None
@@ -33,6 +35,11 @@ def evaluate(options: Evaluate) -> None:
     from mnemoscope.cli.output import show, write_arrays, write_table
     from mnemoscope.report.tables import pluralise
 
+    if options.checkpoints:
+        if options.n_samples is not None or options.out is not None:
+            raise InputError("--checkpoints keeps its results with the runs; leave out --n-samples and --out")
+        track(ms.find_runs(options.runs), options.jobs)
+        return
     if options.n_samples is not None:
         in_range("--n-samples", options.n_samples, 1, float("inf"))
     if options.latex and options.out is None:
@@ -55,25 +62,41 @@ def evaluate_run(run: ms.Run, n_samples: int | None) -> dict[str, xr.Dataset]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predict(SequenceOptions):
+class Predict(SequenceOptions, FigureOptions):
     """Show the predictions of a model for one sequence, token by token, beside the exact predictor."""
+
+    out: Path | None = None
+    """Write a page too, with the predictions and an interactive view of the attention of every head."""
 
 
 def predict(options: Predict) -> None:
     """Print what the model says about the sequence, beside the exact predictor where the task has one."""
-    from mnemoscope.cli.output import console
+    if options.figures and options.out is None:
+        raise InputError("--figures takes them from a page; name one with --out")
+    from mnemoscope.cli.output import console, write_page
     from mnemoscope.report.guesses import show_line_breaks
 
     opened = ms.open_run(options.run)
     task = opened.spec.task
     entry = ms.report.find_report(task)
     batch = entry.parse(task, options.sequence)
-    result = entry.predict(opened.hooked(options.step), task, batch)
-    console.print(
-        Text.assemble((f"{opened.label}, seed {opened.spec.seed}", "bold"), f": {show_line_breaks(options.sequence)}")
-    )
-    for table in entry.prediction_tables(result):
+    predicted = entry.predict(opened.hooked(options.step), task, batch)
+    title, sequence = f"{opened.label}, seed {opened.spec.seed}", show_line_breaks(options.sequence)
+    console.print(Text.assemble((title, "bold"), f": {sequence}"))
+    for table in entry.prediction_tables(predicted):
         console.print(_plain_table(table))
+    if options.out is None:
+        return
+    page = ms.report.Page(title, f"The sequence {sequence}", fold=True)
+    page.section("Predictions")
+    page.figure(entry.prediction_figure(predicted), entry.prediction_caption)
+    for table in entry.prediction_tables(predicted):
+        page.show(table)
+    page.section("Attention")
+    example = ms.report.run_attention(opened, batch, step=options.step)
+    ms.report.attention_view(page, example, "Select a head to see it in full size; rows are queries, columns keys.")
+    write_page(options.out, page.html(), page.figures, options)
+    console.print(f"wrote {options.out}", highlight=False)
 
 
 def _plain_table(table: ms.report.Table) -> RichTable:
@@ -87,24 +110,18 @@ def _plain_table(table: ms.report.Table) -> RichTable:
     return shown
 
 
-@dataclass(frozen=True, kw_only=True)
-class Track(RunOptions):
-    """Measure every checkpoint of finished runs, keep the results in their directories, and report the onsets."""
-
-
-def track(options: Track) -> None:
-    """Measure what is not measured yet, and print onsets."""
+def track(runs: Sequence[ms.Run], jobs: int) -> None:
+    """Measure checkpoints of the finished runs that lack it, and keep that with each run; print onsets."""
     from mnemoscope.cli.output import console
     from mnemoscope.report.tables import pluralise
 
-    runs = ms.find_runs(options.runs)
     finished = [run for run in runs if run.finished]
     if len(finished) < len(runs):
         left = pluralise(len(runs) - len(finished), "run")
         console.print(f"{left} not finished and left out", highlight=False)
     if not finished:
         raise InputError("none of the runs is finished; `mnemoscope train` continues them")
-    track_all(finished, options.jobs)
+    track_all(finished, jobs)
 
 
 def track_all(runs: Sequence[ms.Run], jobs: int) -> None:
@@ -118,10 +135,14 @@ def track_all(runs: Sequence[ms.Run], jobs: int) -> None:
     complete = len(runs) - len(missing)
     followed = f"followed {pluralise(len(missing), 'run')}"
     console.print(f"{followed}; {complete} {'was' if complete == 1 else 'were'} complete", highlight=False)
-    for label, group in ms.models.by_label(runs).items():
-        followed = ms.analyses.along_seed(group, [_read_trajectory(run) for run in group])
-        table = onset_table(followed)
-        show(f"{label}, {pluralise(len(group), 'seed')}: {table.title}", table.header, table.rows)
+    for label, members in ms.models.by_label(runs).items():
+        trajectories = [_read_trajectory(run) for run in members]
+        for steps in dict.fromkeys(tuple(each.step.values.tolist()) for each in trajectories):
+            group = [i for i, each in enumerate(trajectories) if tuple(each.step.values.tolist()) == steps]
+            followed = ms.analyses.along_seed([members[i] for i in group], [trajectories[i] for i in group])
+            table = onset_table(followed)
+            checkpoints = f"{pluralise(len(group), 'seed')}, {pluralise(len(steps), 'checkpoint')}"
+            show(f"{label}, {checkpoints}: {table.title}", table.header, table.rows)
 
 
 def track_run(run: ms.Run) -> None:
@@ -167,7 +188,24 @@ def export(options: Export) -> None:
     console.print(f"wrote {options.out}, with a model card in README.md", highlight=False)
 
 
-COMMANDS.add("evaluate", Command(options=Evaluate, run=evaluate, section="understand a trained model"))
-COMMANDS.add("predict", Command(options=Predict, run=predict, section="understand a trained model"))
-COMMANDS.add("track", Command(options=Track, run=track, section="understand a trained model", earlier=("follow",)))
+_TRACK = {"checkpoints": True}
+COMMANDS.add(
+    "evaluate",
+    Command(
+        options=Evaluate,
+        run=evaluate,
+        section="understand a trained model",
+        earlier={"track": _TRACK, "follow": _TRACK},
+    ),
+)
+COMMANDS.add(
+    "predict",
+    Command(
+        options=Predict,
+        run=predict,
+        section="understand a trained model",
+        out_is_file=True,
+        earlier={"view": {"out": Path("view.html")}},
+    ),
+)
 COMMANDS.add("export", Command(options=Export, run=export, section="study a model of your own or a language model"))

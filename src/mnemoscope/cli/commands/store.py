@@ -101,5 +101,5 @@ for _name, _options, _run in (
     ("verify", StoreVerify, store_verify),
     ("clean", StoreClean, store_clean),
 ):
-    _command = Command(options=_options, run=_run, section="for maintainers", earlier=(f"store {_name}",))
+    _command = Command(options=_options, run=_run, section="for maintainers", earlier={f"store {_name}": {}})
     COMMANDS.add(f"dev store {_name}", _command)

@@ -79,4 +79,4 @@ def _planned_runs(label: str, specs: Mapping[int, ms.RunSpec], runs: Iterable[ms
     return [found[seed] for seed in there]
 
 
-COMMANDS.add("dev zoo", Command(options=Zoo, run=run, section="for maintainers", earlier=("zoo",)))
+COMMANDS.add("dev zoo", Command(options=Zoo, run=run, section="for maintainers", earlier={"zoo": {}}))

@@ -31,7 +31,7 @@ def task_of(subject: Subject) -> FactualRecall:
 def followed(subject: Subject) -> xr.Dataset:
     """The measures of every checkpoint; an `InputError` where nothing was tracked."""
     if subject.trajectory is None:
-        raise InputError("there is no trajectory of this run; track it first: mnemoscope track RUN")
+        raise InputError("there is no trajectory of this run; track it first: mnemoscope evaluate --checkpoints RUN")
     return subject.trajectory
 
 

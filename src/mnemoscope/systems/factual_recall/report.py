@@ -174,7 +174,7 @@ def stages_section(page: Page, results: Mapping[str, Results]) -> None:
     for label, result in results.items():
         page.heading(label)
         if "stages" not in result:
-            page.text("Not tracked yet: `mnemoscope track` takes these measures.")
+            page.text("Not tracked yet: `mnemoscope evaluate --checkpoints` takes these measures.")
             continue
         page.figure(trajectory_curves(result["trajectory"], _PANELS), "One line per seed.")
         rows = [[words, *_stage_cell(result["stages"][name])] for name, words in _WORDS.items()]

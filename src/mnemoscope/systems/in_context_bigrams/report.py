@@ -192,7 +192,7 @@ def _comparison_figures(page: Page, group: str, tracked: Mapping[str, xr.Dataset
 def trajectory_section(page: Page, results: Mapping[str, Results]) -> None:
     """The measures of every checkpoint, by configuration."""
     page.section("Along training")
-    page.text("Measures of every checkpoint, as `mnemoscope track` takes them; no line where a layer is missing.")
+    page.text("Measures of `mnemoscope evaluate --checkpoints`; no line where a layer is missing.")
     for label, result in results.items():
         page.heading(label)
         if "trajectory" in result:

@@ -207,7 +207,9 @@ def surviving(trajectory: xr.Dataset, rise: xr.DataArray) -> xr.DataArray:
     paths = [(place, to) for place, to in ends if bool(needed.sel(place=place, to=to).any())]
     names = [path_name(*path) for path in paths]
     if missing := [name for name in names if name not in trajectory]:
-        raise InputError(f"the trajectory has no attention along {', '.join(missing)}; `mnemoscope track` takes it")
+        raise InputError(
+            f"the trajectory has no attention along {', '.join(missing)}; `mnemoscope evaluate --checkpoints` takes it"
+        )
     if not paths:
         return xr.DataArray(np.zeros((0, trajectory.sizes["step"])), dims=("path", "step"), coords={"path": []})
     courses = [

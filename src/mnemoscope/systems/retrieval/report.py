@@ -197,7 +197,7 @@ def emergence_section(page: Page, results: Mapping[str, Results]) -> None:
     for label, result in results.items():
         page.heading(label)
         if "trajectory" not in result:
-            page.text("Not tracked yet: `mnemoscope track` takes these measures.")
+            page.text("Not tracked yet: `mnemoscope evaluate --checkpoints` takes these measures.")
             continue
         followed, rise = result["trajectory"], result["paths"].rise.sel(skill="all")
         attention = surviving(followed, rise)

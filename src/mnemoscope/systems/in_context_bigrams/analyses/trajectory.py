@@ -105,7 +105,7 @@ def onset(
 def tracked(trajectory: xr.Dataset | None, name: str) -> xr.DataArray:
     """One measure of a trajectory, over `step`, finite at every step; errors as of `onset`."""
     if trajectory is None:
-        raise InputError("there is no trajectory of this run; track it first: mnemoscope track RUN")
+        raise InputError("there is no trajectory of this run; track it first: mnemoscope evaluate --checkpoints RUN")
     one_of("a measure of the trajectory", name, [str(known) for known in trajectory.data_vars])
     values = trajectory[name]
     if not np.isfinite(values).all():

@@ -36,7 +36,7 @@ def measure(subject: Subject, *, level: float = CHANCE / 2) -> dict[str, float]:
     """
     tracked, task = subject.trajectory, task_of(subject)
     if tracked is None:
-        raise InputError("there is no trajectory of this run; track it first: mnemoscope track RUN")
+        raise InputError("there is no trajectory of this run; track it first: mnemoscope evaluate --checkpoints RUN")
     below = {part: tracked.step.where(tracked[f"loss_{part}"] < level).min() for part in task.parts}
     never = 2 * float(tracked.step[-1])
     steps = {part: float(found.fillna(never)) for part, found in below.items()}

@@ -38,7 +38,7 @@ def falls(subject: Subject, *, level: float = HALF) -> dict[str, float]:
     """
     tracked = subject.trajectory
     if tracked is None:
-        raise InputError("there is no trajectory of this run; track it first: mnemoscope track RUN")
+        raise InputError("there is no trajectory of this run; track it first: mnemoscope evaluate --checkpoints RUN")
     steps = {part: onset(tracked[f"loss_{part}"] < level) for part in task_of(subject).parts}
     leads = [later - earlier for earlier, later in pairwise(steps.values())]
     final = max(float(tracked[f"loss_{part}"][-1]) for part in steps)
