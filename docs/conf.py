@@ -14,6 +14,7 @@ from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
@@ -22,6 +23,7 @@ import mnemoscope
 from mnemoscope.core.renamed import OLD_NAMES, short_name
 
 sys.path.insert(0, str(Path(__file__).parent))
+import notebooks
 import reference
 
 project = "mnemoscope"
@@ -60,6 +62,8 @@ os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # no widg
 os.environ.setdefault("PLOTLY_RENDERER", "notebook")  # the script goes into the page
 
 TUTORIALS = ["getting_started", "take_apart"]
+SEARCHED = ("ablat", "patch", "circuit", "seed", "verdict")
+"""Stems that the search of the pages has to find."""
 API = Path(__file__).parent / "api"
 NO_PAGES = ("cli", "commands", "zoo", "data")
 
@@ -206,6 +210,22 @@ def _drop_remote_scripts(app: Sphinx, doctree: nodes.document) -> None:
             node.replace_self(nodes.raw(node.rawsource, text, **node.attributes))
 
 
+def _link_to_colab(app: Sphinx, page: str, source: list[str]) -> None:
+    """A link at the end of every page that is a notebook too, if the repository has a public address."""
+    address = notebooks.repository()
+    if address and page in notebooks.PAGES:
+        source[0] += f"\n\n[Open this page in Colab]({notebooks.in_colab(page, address)})\n"
+
+
+def _check_search(app: Sphinx, error: Exception | None) -> None:
+    """End the build if the search of its pages would find nothing."""
+    index = Path(app.outdir) / "searchindex.js"
+    if error is None and app.builder.name == "html":
+        text = index.read_text() if index.exists() else ""
+        if missing := [stem for stem in SEARCHED if f'"{stem}":' not in text and f"{stem}:" not in text]:
+            raise ExtensionError(f"the search index lacks {', '.join(missing)}: {index}")
+
+
 def setup(app: Sphinx) -> None:
     _write_api_pages()
     app.add_directive("modules", Modules)
@@ -218,3 +238,5 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", _show_colons, priority=600)
     app.connect("autodoc-process-signature", _signature)
     app.connect("doctree-read", _drop_remote_scripts)
+    app.connect("source-read", _link_to_colab)
+    app.connect("build-finished", _check_search)

@@ -3,11 +3,15 @@
 A notebook is made of its page: code that is run, and the text between; files that a page includes are written by a
 cell. What a page runs unseen, to check itself, is left out. Outputs are those of this run; figures are pictures, so
 that they show without a script.
+
+With a `Repository` on GitHub among the URLs of pyproject.toml, pages get a link that opens the notebook in Colab, and
+notebooks begin with a badge and a cell that installs mnemoscope there.
 """
 
 import os
 import re
 import sys
+import tomllib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +29,7 @@ PAGES = (
 )
 _FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<body>.*?)^```$\n?", re.DOTALL | re.MULTILINE)
 _FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+COLAB = "https://colab.research.google.com"
 _UNSEEN = "remove-cell"
 _OPTIONS = re.compile(r"\A(?::\w+:[^\n]*\n)+|\A---\n.*?\n---\n", re.DOTALL)
 _LINK = re.compile(r"\]\((?!\w+:|#|/)")
@@ -73,13 +78,35 @@ def _beside(kind: str, source: str) -> str:
     return source if kind == "code" else _LINK.sub("](../", source)
 
 
+def repository() -> str | None:
+    """The address of the repository, if pyproject.toml names one."""
+    project = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]
+    return project.get("urls", {}).get("Repository")
+
+
+def in_colab(page: str, address: str) -> str:
+    """The address that opens the notebook of a page in Colab."""
+    where = address.removesuffix(".git").replace("https://github.com", f"{COLAB}/github")
+    return f"{where}/blob/main/docs/notebooks/{page}.ipynb"
+
+
+def opening(page: str, address: str | None) -> list[tuple[str, str]]:
+    """The first cells of a notebook: the badge, and what installs mnemoscope in Colab beside Colab's own torch."""
+    if address is None:
+        return []
+    badge = f"[![Open in Colab]({COLAB}/assets/colab-badge.svg)]({in_colab(page, address)})"
+    install = f'import sys\n\nif "google.colab" in sys.modules:\n    %pip install -q "mnemoscope @ git+{address}"'
+    return [("markdown", badge), ("code", install)]
+
+
 def notebook(page: str) -> Any:
     """The notebook of a page, not yet run."""
     from nbformat import v4
 
+    parts = opening(page, repository()) + cells((HERE / f"{page}.md").read_text())
     made = [
         (v4.new_code_cell if kind == "code" else v4.new_markdown_cell)(source, id=f"{page.replace('_', '-')}-{i}")
-        for i, (kind, source) in enumerate(cells((HERE / f"{page}.md").read_text()))
+        for i, (kind, source) in enumerate(parts)
     ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return v4.new_notebook(cells=made, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})

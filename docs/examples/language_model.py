@@ -1,4 +1,4 @@
-"""Which positions and layers say who gets the drink? From a language model to a patching figure."""
+"""A patching figure of a language model: the layers and positions that carry who gave the drink."""
 
 import mnemoscope as ms
 

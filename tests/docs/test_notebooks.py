@@ -26,7 +26,8 @@ def test_a_notebook_is_that_of_its_page_and_was_run(page):
     """After a change of a page: `make notebooks`."""
     content = json.loads((DOCS / "notebooks" / f"{page}.ipynb").read_text())
     sources = [(cell["cell_type"], "".join(cell["source"])) for cell in content["cells"]]
-    assert sources == NOTEBOOKS.cells((DOCS / f"{page}.md").read_text())
+    opening = NOTEBOOKS.opening(page, NOTEBOOKS.repository())
+    assert sources == opening + NOTEBOOKS.cells((DOCS / f"{page}.md").read_text())
     code = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell["outputs"]]
@@ -53,3 +54,16 @@ def test_the_parts_of_a_page():
     assert including[0][1].startswith("%%writefile even_attention.py\n")
     tested = NOTEBOOKS.cells("```{literalinclude} examples/test_even_attention.py\n:language: python\n```\n")
     assert tested[0][0] == "markdown"
+
+
+def test_a_public_repository_gives_a_badge_and_an_installation_that_leaves_torch_alone():
+    address = "https://github.com/somebody/mnemoscope"
+    (_, badge), (kind, install) = NOTEBOOKS.opening("verdicts", address)
+    opened = "https://colab.research.google.com/github/somebody/mnemoscope/blob/main/docs/notebooks/verdicts.ipynb"
+    assert badge.endswith(f"({opened})")
+    assert NOTEBOOKS.in_colab("verdicts", f"{address}.git") == opened
+    assert kind == "code"
+    assert "google.colab" in install.splitlines()[2]
+    assert f"mnemoscope @ git+{address}" in install
+    assert "torch" not in install
+    assert NOTEBOOKS.opening("verdicts", None) == []

@@ -57,11 +57,11 @@ def test_every_step_of_the_walk_shows_what_the_page_on_the_explorer_says(tmp_pat
     assert found["intact"] == "5 1.00"
     assert "It needs the other head (L0H1) most" in found["words"]
     assert "looks most at 2 at x1 (.97)" in found["words"]
-    assert "looks most at x1, where the 2 stood (.97)" in text
+    assert "attends most to x1, where 2 occurred (.97)" in text
     for head in ("head0", "head1"):
         assert "The model says {} ({})".format(*found[head].split()) in text
     assert found["head1"].startswith("2 ")
-    assert f"5 falls to {found['zero']}" in text
+    assert f"the probability of 5 falls to {found['zero']}" in text
     carries = {name.rpartition("(")[2].rstrip(")"): share for name, share in found["carries"]}
     assert f"L0H1 carries {carries['L0H1']} of it, L0H0 {carries['L0H0']}" in text
     for head, cost in zip(("L0H0", "L0H1"), found["costs"], strict=True):

@@ -82,7 +82,7 @@ _JUDGED = ("facts-linear", "facts-softmax", *WIDTHS)
 SYSTEMS.add(
     "factual-recall",
     System(
-        summary="facts of subjects and relations: who stores them, and what is known of them first",
+        summary="facts about subjects and relations: where they are stored, and in which order they are learned",
         quick=(_part(_JUDGED, range(48, 52)),),
         full=(_part(("facts", "facts-linear"), range(4), recipe="published"),),
         shipped=(

@@ -126,7 +126,7 @@ _SHIPPED = (
     _part("sgd", 32, 16, (*_STAGED, "memories-all", "memories-all-bigram")),
     replace(_part("sgd", 32, 16, ("memories",), **{"task.n_triggers": 20}), called="20-triggers"),
 )
-SYSTEMS.add("birth", plan("in-context bigrams and the birth of an induction head", _BIRTH, *_SHIPPED))
+SYSTEMS.add("birth", plan("in-context bigrams: the formation of an induction head", _BIRTH, *_SHIPPED))
 
 _SUMMARY = "2 layers, fixed triggers, half of the outputs replaced by noise"
 PRESETS.add("noisy-recall", generic(_SUMMARY, NoisyRecall(length=128), n_steps=1000, published=(256, 1024)))
@@ -134,7 +134,7 @@ _NOISY = ("noisy-recall",)
 SYSTEMS.add(
     "noisy-recall",
     plan(
-        "in-context recall against a noise token that always may follow", _NOISY,
+        "in-context recall in competition with a frequent noise token", _NOISY,
         _part("quick", 16, 16, _NOISY), _part("long", 32, 16, _NOISY),
     ),
 )  # fmt: skip

@@ -66,7 +66,7 @@ _JUDGED = ("k-hop-4", "k-hop-4-2-layers", "k-hop-4-alone", "k-hop-4-curriculum",
 SYSTEMS.add(
     "k-hop",
     System(
-        summary="functions composed from context and weights: depth, curricula, and who holds what in between",
+        summary="composition of functions from context and weights: depth, curricula and intermediate results",
         quick=(_part(_JUDGED, range(48, 52)),),
         full=(_part(("k-hop-8",), range(4)),),
         shipped=(_part(_JUDGED, range(16, 32)),),

@@ -1,4 +1,4 @@
-"""The report on runs of k-fold composition: errors by number of hops, when they fall, and who holds what in between."""
+"""The report on runs of k-fold composition: errors by number of hops, when they fall, and intermediate results."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

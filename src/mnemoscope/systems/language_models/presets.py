@@ -4,5 +4,5 @@ from mnemoscope import SYSTEMS, System
 
 SYSTEMS.add(
     "language-models",
-    System(summary="claims about the circuits of language models, asked of any of them", quick=(), full=()),
+    System(summary="published circuits of language models, tested on any model", quick=(), full=()),
 )

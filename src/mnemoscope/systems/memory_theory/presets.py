@@ -4,5 +4,5 @@ from mnemoscope import SYSTEMS, System
 
 SYSTEMS.add(
     "memory-theory",
-    System(summary="how many associations a matrix, an MLP and a sum of outer products store", quick=(), full=()),
+    System(summary="how many associations a matrix, an MLP or a sum of outer products stores", quick=(), full=()),
 )

@@ -74,7 +74,7 @@ def _part(recipe: str, presets: Iterable[str], seeds: range, **changes: Any) -> 
 
 
 _SYSTEM = System(
-    summary="chains followed from pair to pair: stacked heads and the implicit curriculum",
+    summary="retrieval in several steps: stacked heads and the implicit curriculum",
     quick=(_part("quick", ("retrieval-3",), range(96, 100)),),
     full=(
         *(

@@ -4,5 +4,5 @@ from mnemoscope import SYSTEMS, System
 
 SYSTEMS.add(
     "retrieval-prompts",
-    System(summary="retrieval in several steps, put to language models in words", quick=(), full=()),
+    System(summary="retrieval in several steps, as prompts for language models", quick=(), full=()),
 )
