@@ -155,9 +155,7 @@ def ablation_figure(
         tickvals=list(range(len(roles))), ticktext=[role.replace(" ", "<br>") for role in roles], row=len(skills), col=1
     )
     figure.update_yaxes(title=what)
-    layout = {**LAYOUT, "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}}
-    layout["margin"] = {**LAYOUT["margin"], "t": 50}
-    return figure.update_layout(**layout, height=130 + 220 * len(skills))
+    return figure.update_layout(**LAYOUT, height=130 + 220 * len(skills))
 
 
 def _add_bars(

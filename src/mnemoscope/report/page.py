@@ -64,7 +64,8 @@ class Page:
         fold: A click opens each table; on paper all are open.
         kind: The kind of page, for rules of `page.css` that only such pages follow.
         in_turn: Each figure and view waits for the one before it, with pauses for the browser, so that a page with a
-            hundred of them responds while it loads. Printing draws the rest at once.
+            hundred of them responds while it loads; what is folded is drawn when it is opened. Printing draws the rest
+            at once.
     """
 
     def __init__(
@@ -173,7 +174,8 @@ class Page:
         scripts = [get_plotlyjs()] if self.figures else []
         if self._n_views:
             scripts.append((files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text())
-        scripts += [_UNFOLD] if self._fold else []
+        body = Markup("").join(self._body)
+        scripts += [_UNFOLD] if "<details" in body else []
         scripts += [read_source("draw_in_turn.js")] if self._in_turn else []
         return (
             render(
@@ -185,7 +187,7 @@ class Page:
                 style=Markup(read_source("page.css") + self._style),
                 scripts=[Markup(script.replace("</script", "<\\/script")) for script in scripts],
                 sections=self._sections,
-                body=Markup("").join(self._body),
+                body=body,
             )
             + "\n"
         )
