@@ -267,6 +267,9 @@ def view_section(page: Page, results: Mapping[str, Results]) -> None:
 _BIRTH = replace(
     plain.PLAIN,
     title="In-context bigrams: the birth of an induction head",
+    about="A sequence follows the bigrams of a text, but for its trigger tokens: each is always followed by the same "
+    "output, which is another one in every sequence. From its second occurrence on, the output can be read from "
+    "the context.",
     analyse=examine,
     page=birth_page,
     opening=opening,
@@ -278,4 +281,14 @@ _BIRTH = replace(
 )
 REPORTS.add(InContextBigrams.name, _BIRTH)
 _NOISY = Truncation(measure=truncate_noisy, tables=removed_tables, note=NOTE)
-REPORTS.add(NoisyRecall.name, replace(_BIRTH, title="Noisy recall", page=noisy_page, truncation=_NOISY))
+REPORTS.add(
+    NoisyRecall.name,
+    replace(
+        _BIRTH,
+        title="Noisy recall",
+        about="A sequence follows the bigrams of a text, but for its trigger tokens: each is followed by an output of "
+        "the sequence's own, or by a noise token in its place. The output can be read from the context.",
+        page=noisy_page,
+        truncation=_NOISY,
+    ),
+)
