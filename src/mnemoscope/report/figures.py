@@ -13,6 +13,7 @@ from plotly.colors import qualitative
 from plotly.subplots import make_subplots
 
 from mnemoscope.core import positions
+from mnemoscope.core.errors import format_rounded
 
 PALETTE = ("#1b4f9e", "#d97706", "#0f8a6a", "#9a3b8f", "#5b6577", *qualitative.Dark24)
 """The first two differ in lightness too: on a grey print, and to readers who do not tell red from green or blue from
@@ -144,7 +145,7 @@ def heatmaps(
             hovertemplate=f"{panel.row_word} %{{y}}, {panel.column_word} %{{x}}: %{{z:.3f}}<extra></extra>".lstrip(),
         )
         if panel.values.size <= MAX_CELLS_WITH_TEXT and len(panel.columns) <= 16:
-            heat.text = [["" if math.isnan(v) else f"{v:{digits}}" for v in row] for row in panel.values]
+            heat.text = [["" if math.isnan(v) else format_rounded(v, digits) for v in row] for row in panel.values]
             heat.texttemplate = "%{text}"
         row, column = i // columns + 1, i % columns + 1
         figure.add_trace(heat, row, column)
