@@ -4,7 +4,7 @@ import xarray as xr
 
 from mnemoscope.analyses.stacking import over_seeds
 from mnemoscope.report.ablation import ablation_by_role
-from mnemoscope.report.figures import COLOURS, assign_colours, heatmaps
+from mnemoscope.report.figures import COLOURS, assign_colours, break_names, heatmaps
 from mnemoscope.systems.tiny_recall.analyses.predictions import predict
 from mnemoscope.systems.tiny_recall.figures import attention_by_role, prediction, training_curves
 from mnemoscope.systems.tiny_recall.report import analyse_run, floors
@@ -44,6 +44,8 @@ def test_of_many_parts_those_are_shown_whose_removal_costs_most(results):
     figure = ablation_by_role(few)
     shown = figure.layout.xaxis.ticktext
     assert len(shown) == 1 + 16
+    assert not any("<br>" in name for name in break_names(["other head"] * 17))
+    assert break_names(["other head", "MLP"], panels=3) == ["other<br>head", "MLP"]
     assert set(costly) < set(shown)
     assert list(shown[1:]) == sorted(shown[1:], key=lambda name: int(name[1:-2]))
     assert figure.layout.xaxis.title.text == "16 of 20 parts: those whose removal costs most"

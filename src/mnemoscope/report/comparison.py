@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 from mnemoscope.core.presets import differing_fields, value_text
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.report.figures import LAYOUT, PALETTE, bars_with_dots
+from mnemoscope.report.figures import LAYOUT, PALETTE, bars_with_dots, break_names
 from mnemoscope.report.findings import LEAST
 from mnemoscope.report.guesses import token_symbols
 from mnemoscope.report.page import TEMPLATES, Page, attention_view
@@ -197,9 +197,7 @@ def ablation_figure(
     for row, skill in enumerate(skills, 1):
         cells = [x.sel(kind=kind, skill=skill) for x in (one, other)]
         _add_bars(figure, cells, "role", roles, names, legend=row == 1, row=row)
-    figure.update_xaxes(
-        tickvals=list(range(len(roles))), ticktext=[role.replace(" ", "<br>") for role in roles], row=len(skills), col=1
-    )
+    figure.update_xaxes(tickvals=list(range(len(roles))), ticktext=break_names(roles), row=len(skills), col=1)
     figure.update_yaxes(title=what)
     return figure.update_layout(**LAYOUT, height=130 + 220 * len(skills))
 

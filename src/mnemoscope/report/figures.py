@@ -33,6 +33,8 @@ TOKEN_AXES = ("token", "query_token", "key_token", "source_token", "logit")
 """Axes that are numbered by tokens."""
 _SELF_EXPLAINED = ("role", "component", "mechanism")
 """Axes whose labels say what they are."""
+_UPRIGHT = 12
+"""Most names of several lines below all panels where a page is narrow."""
 _LETTER, _ROW_TITLE, _NARROWEST = 7, 34, 500
 """Pixels: a letter in the name of a row, its distance and title beside it, and all panels where a page is narrow."""
 
@@ -40,6 +42,13 @@ _LETTER, _ROW_TITLE, _NARROWEST = 7, 34, 500
 def assign_colours(names: Iterable[str]) -> dict[str, str]:
     """A colour for each of several names, by their place."""
     return dict(zip(names, cycle(PALETTE)))
+
+
+def break_names(names: Sequence[str], *, panels: int = 1) -> list[str]:
+    """Names below an axis, word below word where there is room in so many panels beside each other; else in one line,
+    which is turned.
+    """
+    return [name.replace(" ", "<br>") for name in names] if len(names) * panels <= _UPRIGHT else list(names)
 
 
 def bars_with_dots(

@@ -210,8 +210,8 @@ def memory_heatmaps(maps: xr.Dataset, *, n_pos: int | None = None) -> go.Figure:
 
 def _axis_names(values: xr.DataArray, axis: Hashable, symbols: Sequence[str] | None) -> list[str]:
     """The labels of an axis: positions by number, tokens by their names where these are known."""
-    named = symbols is not None and axis not in ("query", "key")
-    return [str(symbols[label] if named else label) for label in values[axis].values.tolist()]
+    names = None if axis in ("query", "key") else symbols
+    return [str(label) if names is None else names[label] for label in values[axis].values.tolist()]
 
 
 MARKS = {TRIGGER: "▸{}", OUTPUT: "{}◂", BOTH: "▸{}◂"}
