@@ -210,8 +210,10 @@ def memory_heatmaps(maps: xr.Dataset, *, n_pos: int | None = None) -> go.Figure:
 
 def _axis_names(values: xr.DataArray, axis: Hashable, symbols: Sequence[str] | None) -> list[str]:
     """The labels of an axis: positions by number, tokens by their names where these are known."""
-    names = None if axis in ("query", "key") else symbols
-    return [str(label) if names is None else names[label] for label in values[axis].values.tolist()]
+    labels = values[axis].values.tolist()
+    if symbols is None or axis in ("query", "key"):
+        return [str(label) for label in labels]
+    return [str(symbols[label]) for label in labels]
 
 
 MARKS = {TRIGGER: "▸{}", OUTPUT: "{}◂", BOTH: "▸{}◂"}
