@@ -1,6 +1,7 @@
 """`mnemoscope compare`: two configurations, two seeds, two checkpoints; of any task; and what is refused."""
 
 import csv
+import re
 import shutil
 from dataclasses import replace
 from html import unescape
@@ -64,8 +65,12 @@ def test_two_configurations(two_seeds, one_head, sent, capsys):
     removed = rows(page.parent / "ablation.csv")
     alone = {row["removed"] for row in removed if row["difference"] == "–"}
     assert alone == {"other head", "L0 MLP"}
-    assert "2 seeds that both have, in pairs" in " ".join(capsys.readouterr().out.split())
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "2 seeds that both have, in pairs" in printed
     html = page.read_text()
+    (finding,) = re.findall('<p class="finding">(.*?)</p>', html)
+    assert finding in printed
+    assert "elimination" in finding.split("Learned, better than a constant guess")[0]
     assert html.count("CircuitsVis.render(") == 2
     assert "H2: other head" in html
     assert [name in html for name in ("Specification", "Skills", "Predictions", "Attention")] == [True] * 4

@@ -12,6 +12,7 @@ from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 import mnemoscope as ms
 from mnemoscope.report.attention_page import SCALE, _pack_weights
+from tests.explorer.chromium import needs_chromium, opened, text_of
 from tests.support import random_model
 
 CALL = re.compile(r'<script>showAttention\("view-(\d+)", (\{.*?\}), "([\w+/=]*)", (\d+), (true|false), 1000\)</script>')
@@ -112,3 +113,40 @@ def test_a_page_that_would_be_too_large_is_refused(monkeypatch):
     monkeypatch.setattr("mnemoscope.report.attention_page.MAX_WEIGHTS", 7)
     with pytest.raises(ms.InputError, match="would hold 8 weights of attention, and 7 are allowed"):
         ms.attention(random_model(), torch.tensor([[0, 1]]), layers=[0])
+
+
+@pytest.mark.thorough
+@needs_chromium
+def test_a_long_sequence_is_drawn_at_once_and_read_by_pointing(tmp_path):
+    """CircuitsVis took minutes for 512 tokens."""
+    model, tokens = own_model(n_ctx=512), torch.randint(5, (1, 512), generator=torch.Generator().manual_seed(0))
+    page = ms.attention(model, tokens, symbols=list("abcd<"))
+    probe = """<script>addEventListener("load", () => setTimeout(() => {
+      const [large] = document.getElementsByClassName("large");
+      const heads = [...document.querySelectorAll(".heads button")];
+      heads[3].click();
+      const box = large.getBoundingClientRect();
+      const at = (pos) => ((pos + 0.5) * box.width) / 512;
+      large.dispatchEvent(new MouseEvent("mousemove", { clientX: box.left + at(7), clientY: box.top + at(300) }));
+      const { data } = large.getContext("2d").getImageData(0, 0, 512, 512);
+      const pixel = (x, y) => [...data.slice(4 * (512 * y + x), 4 * (512 * y + x + 1))];
+      const found = { names: heads.map((head) => head.textContent), read: large.nextElementSibling.textContent,
+        pressed: heads.map((head) => head.getAttribute("aria-pressed")), title: large.previousElementSibling.textContent,
+        first: pixel(0, 0), ahead: pixel(9, 2), wide: document.documentElement.scrollWidth };
+      document.body.insertAdjacentHTML("beforeend", `<pre id="found"></pre>`);
+      document.getElementById("found").textContent = JSON.stringify(found);
+    }, 1000));</script></body>"""
+    document, complaints = opened(page.html().replace("</body>", probe), tmp_path, width=500)
+    assert not complaints
+    found = json.loads(text_of(document, "found"))
+    assert found["names"] == ["L0H0", "L0H1", "L1H0", "L1H1"]
+    assert found["pressed"] == ["false", "false", "false", "true"]
+    assert found["title"] == "L1H1"
+    assert found["first"] == [0, 0, 255, 255], "the first token attends to itself"
+    assert found["ahead"] == [200, 200, 200, 255], "no query sees a later key"
+    _, cache = model.run_with_cache(tokens)
+    weight = float(cache["blocks.1.attn.hook_pattern"][0, 1, 300, 7])
+    names = "abcd<"
+    query, key = (names[int(tokens[0, pos])] for pos in (300, 7))
+    assert found["read"] == f"from {query} (300) to {key} (7): {round(weight * SCALE) / SCALE:.3f}"
+    assert found["wide"] <= 500

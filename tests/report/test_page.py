@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 import pytest
 import torch
 import xarray as xr
+from plotly.offline import get_plotlyjs
 
 import mnemoscope as ms
 from mnemoscope import Batch
@@ -90,6 +91,26 @@ def test_a_figure_is_downloaded_under_the_words_around_it():
     configs = re.findall(r'"toImageButtonOptions": (\{[^}]*\})', page.html())
     assert [json.loads(each) for each in configs] == [{"format": "svg", "filename": name} for name in words]
     assert page.html().count('"displaylogo": false') == page.html().count('"modeBarButtons": [["toImage"]') == 3
+
+
+def test_a_figure_that_stands_on_the_page_is_linked():
+    """A report repeated the pictures that it opened with."""
+    page, curve = Page("x", once=True), go.Figure(go.Scatter(y=[1, 2]))
+    page.figure(go.Figure(), "Nothing.")
+    page.figure(curve, "One & two.")
+    page.section("Further down")
+    page.figure(go.Figure(curve), "The same.")
+    page.figure(go.Figure(go.Scatter(y=[2, 1])), "Another.")
+    html = page.html()
+    assert [figure.words for figure in page.figures] == ["nothing", "one-two", "further-down-another"]
+    assert html.count("Plotly.newPlot(") == 3 + get_plotlyjs().count("Plotly.newPlot(")
+    assert 'id="figure-2"' in html.split("Further down</h2>")[0]
+    assert '<a href="#figure-2">One &amp; two.</a>' in html.split("Further down</h2>")[1]
+    assert "The same." not in html
+    twice = Page("x")
+    twice.figure(curve)
+    twice.figure(curve)
+    assert len(twice.figures) == 2
 
 
 def test_a_notebook_shows_the_page_in_a_frame():

@@ -100,8 +100,9 @@ def test_bars_and_dots_differ_too():
 
 
 def test_names_of_rows_have_room_between_panels_and_titles_stay_above_these():
-    values = xr.DataArray(np.ones((2, 3)), dims=("role", "key"), coords={"role": ["a long name of a role"] * 2})
-    figure = heatmaps({"one": values.assign_coords(key=[0, 1, 2]), "two": values.assign_coords(key=[0, 1, 2])})
+    values = xr.DataArray(np.ones((2, 3)), dims=("role", "key"), coords={"key": [0, 1, 2]})
+    roles = {"one": ["first role", "second role"], "two": ["a long name of a role", "role"]}
+    figure = heatmaps({title: values.assign_coords(role=names) for title, names in roles.items()})
     printed = for_print(figure)
     (_, end), (start, last) = printed.layout.xaxis.domain, printed.layout.xaxis2.domain
     assert (start - end) * 0.8 * printed.layout.width > 21 * 5

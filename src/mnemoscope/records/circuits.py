@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,11 +92,15 @@ def composition_table(composition: xr.Dataset, *, top: int = 12) -> ms.report.Ta
 
 def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """Both circuits of every head."""
-    return list(circuit_figures(measured.results).items())
+    symbols = ms.report.token_symbols(measured.runs[0].spec.task)
+    return list(circuit_figures(measured.results, symbols).items())
 
 
-def circuit_figures(results: Results) -> dict[str, Any]:
-    """Heatmaps of all parts of the QK and OV circuits of every role, mean over seeds, by caption."""
+def circuit_figures(results: Results, symbols: Sequence[str] | None = None) -> dict[str, Any]:
+    """Heatmaps of all parts of the QK and OV circuits of every role, mean over seeds, by caption.
+
+    `symbols` are the names of all tokens; none: their numbers.
+    """
     from mnemoscope.report.figures import heatmaps
 
     qk, ov = (results[name].mean("seed") for name in ("qk", "ov"))
@@ -106,10 +111,12 @@ def circuit_figures(results: Results) -> dict[str, Any]:
             for query, short in (("token", "token"), ("position", "pos"))
             for key, other in (("token", "token"), ("position", "pos"))
         }
-        found[f"{role}: QK circuit, attention scores; rows are queries, columns keys"] = heatmaps(parts)
+        found[f"{role}: QK circuit, attention scores; rows are queries, columns keys"] = heatmaps(
+            parts, symbols=symbols
+        )
         writes = {"from token": ov.token_logit, "from position": ov.pos_logit}
         panels = {name: array.sel(role=role, drop=True) for name, array in writes.items()}
-        found[f"{role}: OV circuit, logits at full attention"] = heatmaps(panels)
+        found[f"{role}: OV circuit, logits at full attention"] = heatmaps(panels, symbols=symbols)
     return found
 
 

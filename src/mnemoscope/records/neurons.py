@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -54,7 +55,8 @@ def measure(run: ms.Run, options: Neurons) -> dict[str, xr.Dataset]:
 def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """Neurons by role, the skills that the top k carry, and the most needed neurons of the first seed."""
     first = {name: measured.results[name].isel(seed=0) for name in ("neurons", "selectivity", "agreement")}
-    listed = neuron_table(first["neurons"], first["selectivity"], first["agreement"], top=measured.options.top)
+    names, symbols = ("neurons", "selectivity", "agreement"), token_symbols(measured)
+    listed = neuron_table(*(first[name] for name in names), top=measured.options.top, symbols=symbols)
     return [role_table(measured.results["roles"]), share_table(measured.results["shares"]), listed]
 
 
@@ -88,7 +90,14 @@ def share_table(shares: xr.Dataset) -> ms.report.Table:
     return ms.report.Table(name="top-k", title=title, header=["k", *columns], rows=rows)
 
 
-def neuron_table(neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Dataset, *, top: int) -> ms.report.Table:
+def token_symbols(measured: MeasuredRuns) -> list[str]:
+    """The names of all tokens of the task."""
+    return ms.report.token_symbols(measured.runs[0].spec.task)
+
+
+def neuron_table(
+    neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Dataset, *, top: int, symbols: Sequence[str]
+) -> ms.report.Table:
     """The most needed neurons of one run; `selectivity` is how often each is active, `agreement` its mean by target."""
     rows = []
     for i in _most_needed(neurons, top):
@@ -99,8 +108,8 @@ def neuron_table(neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Dat
             str(at.role.values),
             "–" if str(at.latent.values) == "" else f"{float(at.explains):.2f} of {at.latent.values}",
             ", ".join(f"{'+' if sign > 0 else '-'}{skill}" for skill, sign in signs if sign) or "–",
-            str(int(at.promoted.isel(rank=0))),
-            str(int(fires.token[int(fires.values.argmax())])) if float(fires.max()) > 0 else "–",
+            symbols[int(at.promoted.isel(rank=0))],
+            symbols[int(fires.token[int(fires.values.argmax())])] if float(fires.max()) > 0 else "–",
             ms.report.single_number(float(selectivity.active.isel(neuron=i)), ".2f"),
         ]
         rows.append(row)
@@ -126,7 +135,10 @@ def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
             "Fraction of each skill against the number of neurons kept; one line per seed.",
             share_figure(measured.results["shares"]),
         ),
-        (f"What {_neuron_title(neurons)} read and write.", key_figure(neurons, top=measured.options.top)),
+        (
+            f"What {_neuron_title(neurons)} read and write.",
+            key_figure(neurons, top=measured.options.top, symbols=token_symbols(measured)),
+        ),
     ]
 
 
@@ -152,7 +164,7 @@ def share_figure(shares: xr.Dataset) -> Any:
     return figure.update_layout(**ms.report.LAYOUT, height=360)
 
 
-def key_figure(neurons: xr.Dataset, *, top: int) -> Any:
+def key_figure(neurons: xr.Dataset, *, top: int, symbols: Sequence[str]) -> Any:
     """Keys and values of the most needed neurons of one run, each part a panel: what they read, what they write."""
     from mnemoscope.report.figures import heatmaps
 
@@ -162,7 +174,7 @@ def key_figure(neurons: xr.Dataset, *, top: int) -> Any:
         panels[f"key: tokens read through H{head}"] = chosen.key_head_token.sel(head=head, drop=True)
         panels[f"key: positions read through H{head}"] = chosen.key_head_pos.sel(head=head, drop=True)
     panels["value: token"] = chosen.value
-    return heatmaps(panels)
+    return heatmaps(panels, symbols=symbols)
 
 
 def finding(measured: MeasuredRuns) -> str:

@@ -216,8 +216,7 @@ def value_figure(values: xr.Dataset, metric: str) -> Any:
     unit = f"log-probability ({values.attrs['log_prob_unit']})" if metric == "log_prob" else metric
     figure.update_xaxes(matches="x").update_xaxes(title=unit, row=len(kinds))
     figure.update_layout(**ms.report.LAYOUT, height=120 + len(kinds) * (60 + 44 * len(roles)), barmode="overlay")
-    figure.update_layout(margin={"l": 90, "r": 20, "t": 30, "b": 90})
-    return figure.update_layout(legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom"})
+    return figure.update_layout(margin={"l": 90, "r": 20, "t": 30, "b": 90})
 
 
 def interaction_figure(values: xr.Dataset, metric: str) -> Any:

@@ -141,8 +141,7 @@ def rank_figure(found: xr.Dataset) -> Any:
     figure.update_xaxes(title="rank of the cut", type="category")
     figure.update_yaxes(range=[-0.03, 1.03])
     figure.update_yaxes(title="probability", col=1)
-    layout = {**ms.report.LAYOUT, "legend": {"orientation": "h", "y": -90 / (ROW_HEIGHT * len(weights))}}
-    return figure.update_layout(**layout, height=110 + ROW_HEIGHT * len(weights))
+    return figure.update_layout(**ms.report.LAYOUT, height=110 + ROW_HEIGHT * len(weights))
 
 
 def _curve(values: xr.DataArray, name: str, colour: str, intact: float, *, legend: bool) -> list[Any]:

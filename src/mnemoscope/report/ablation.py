@@ -10,7 +10,7 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.core import positions
-from mnemoscope.report.figures import LAYOUT, assign_colours, bars_with_dots, heatmaps
+from mnemoscope.report.figures import LAYOUT, assign_colours, bars_with_dots, break_names, heatmaps
 from mnemoscope.report.tables import Table, mean_with_range
 
 MOST = 16
@@ -132,7 +132,7 @@ def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
             figure.add_traces(traces, rows=1, cols=column)
         figure.update_xaxes(
             tickvals=list(range(len(roles) + 1)),
-            ticktext=["nothing", *(role.replace(" ", "<br>") for role in roles)],
+            ticktext=break_names(["nothing", *roles], panels=len(kinds)),
             title=f"{MOST} of {n_roles} parts: those whose removal costs most" if n_roles > MOST else None,
             row=1,
             col=column,

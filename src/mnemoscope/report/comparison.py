@@ -13,10 +13,11 @@ from plotly.subplots import make_subplots
 from mnemoscope.core.presets import differing_fields, value_text
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.report.figures import LAYOUT, PALETTE, bars_with_dots
+from mnemoscope.report.figures import LAYOUT, PALETTE, bars_with_dots, break_names
+from mnemoscope.report.findings import LEAST
 from mnemoscope.report.guesses import token_symbols
 from mnemoscope.report.page import TEMPLATES, Page, attention_view
-from mnemoscope.report.tables import Table, format_rounded, mean_with_range
+from mnemoscope.report.tables import Table, format_rounded, mean_with_range, pluralise
 
 N_PLACES = 12
 """Number of listed places where two models differ most."""
@@ -127,6 +128,51 @@ def places_table(found: xr.Dataset, task: Task, names: Names, title: str) -> Tab
     return Table(name="places", title=title, header=header, rows=rows, n_text=4)
 
 
+# ---- the finding
+
+
+def describe_comparison(change: xr.Dataset, gates: Sequence[xr.Dataset], names: Names) -> str:
+    """Sentences on the skills in which the two differ, and on those that each has learned.
+
+    `change` is the difference of `skill_scores` over (summary, skill), `gates` are of `analyses.gate` along seed. A
+    skill differs if its mean difference is `LEAST` or more, with an interval that leaves out 0 where there is one.
+    """
+    measure = "accuracy" if "accuracy" in change else "loss"
+    seeds = _count_seeds(change.attrs["paired"], [gate.sizes["seed"] for gate in gates])
+    said, alike = [], []
+    for skill in change.skill.values.tolist():
+        mean, low, high = (float(change[measure].sel(skill=skill, summary=end)) for end in ("mean", "low", "high"))
+        if abs(mean) >= LEAST and not low <= 0 <= high:
+            text = change_text(change[measure].sel(skill=skill))
+            said.append(f"{text} at {_readable_name(skill)}")
+        elif not math.isnan(mean):
+            alike.append(_readable_name(skill))
+    sentences = [f"{names[1]} against {names[0]}: {measure} {', '.join(said)} ({seeds})."] if said else []
+    if alike:
+        where = "" if said else f" ({seeds})"
+        sentences.append(f"No difference of {LEAST:g} or more is established at {' and '.join(alike)}{where}.")
+    learned = [_describe_learned(name, gate) for name, gate in zip(names, gates, strict=True)]
+    sentences.append(f"Learned, better than a constant guess and the exact baselines: {'; '.join(learned)}.")
+    if not any(bool(gate.learned.any()) for gate in gates):
+        sentences.append("So these numbers do not tell how the task is done.")
+    return " ".join(sentences)
+
+
+def _count_seeds(paired: int, sizes: Sequence[int]) -> str:
+    if paired:
+        return f"mean over {pluralise(paired, 'seed')} that both have, in pairs"
+    return "one seed each" if set(sizes) == {1} else f"means over {sizes[0]} and {pluralise(sizes[1], 'seed')}"
+
+
+def _describe_learned(name: str, gate: xr.Dataset) -> str:
+    n = gate.sizes["seed"]
+    counts = {_readable_name(skill): int(gate.learned.sel(skill=skill).sum()) for skill in gate.skill.values}
+    if not any(counts.values()):
+        return f"{name} nothing in {pluralise(n, 'seed')}"
+    each = (f"{skill} in {count or 'none'} of {pluralise(n, 'seed')}" for skill, count in counts.items())
+    return f"{name} {', '.join(each)}"
+
+
 # ---- figures
 
 
@@ -151,13 +197,9 @@ def ablation_figure(
     for row, skill in enumerate(skills, 1):
         cells = [x.sel(kind=kind, skill=skill) for x in (one, other)]
         _add_bars(figure, cells, "role", roles, names, legend=row == 1, row=row)
-    figure.update_xaxes(
-        tickvals=list(range(len(roles))), ticktext=[role.replace(" ", "<br>") for role in roles], row=len(skills), col=1
-    )
+    figure.update_xaxes(tickvals=list(range(len(roles))), ticktext=break_names(roles), row=len(skills), col=1)
     figure.update_yaxes(title=what)
-    layout = {**LAYOUT, "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}}
-    layout["margin"] = {**LAYOUT["margin"], "t": 50}
-    return figure.update_layout(**layout, height=130 + 220 * len(skills))
+    return figure.update_layout(**LAYOUT, height=130 + 220 * len(skills))
 
 
 def _add_bars(
@@ -208,6 +250,8 @@ class ComparisonContent:
 
     title: str
     lead: str
+    finding: str
+    """The differences and the learned skills, in sentences."""
     notes: Sequence[str]
     names: Names
     specification: Table

@@ -40,7 +40,7 @@ def skill_curves(metrics: xr.Dataset) -> go.Figure:
     beside = assign_colours(skills or parts_in(metrics))
     titles = ("loss (nats)", "accuracy, unseen") if skills else ("squared error", "squared error of the parts, unseen")
     figure = make_subplots(1, 2, subplot_titles=titles)
-    lines = [("training", 1, "train_loss", COLOURS["train"]), ("unseen", 1, "test_loss", "#111")]
+    lines = [("training", 1, "train_loss", COLOURS["train"]), ("unseen", 1, "test_loss", COLOURS["test"])]
     prefix = "test_" if skills else "test_loss_"
     lines += [(name.replace("_", " "), 2, f"{prefix}{name}", colour) for name, colour in beside.items()]
     for name, column, variable, colour in lines:

@@ -2,35 +2,53 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 
 import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
+from jaxtyping import Float
 from plotly.colors import qualitative
 from plotly.subplots import make_subplots
 
 from mnemoscope.core import positions
+from mnemoscope.core.errors import format_rounded
 
 PALETTE = ("#1b4f9e", "#d97706", "#0f8a6a", "#9a3b8f", "#5b6577", *qualitative.Dark24)
 """The first two differ in lightness too: on a grey print, and to readers who do not tell red from green or blue from
 yellow."""
-COLOURS = {"train": "#8a93a3", "test": PALETTE[0]}
-"""The colours of splits."""
+COLOURS = {"train": "#8a93a3", "test": "#1d2433", "model": PALETTE[0]}
+"""Colours of the losses, which no colour of `assign_colours` repeats, and of a model beside an exact predictor."""
 LAYOUT = {
     "template": "plotly_white",
     "font": {"family": "system-ui, sans-serif", "size": 13},
     "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
-    "legend": {"orientation": "h", "y": -0.22},
+    "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
 }
-"""Fields of the layout that figures share."""
+"""The legend stands at the lower edge of a figure, which makes room for it below the names on the axis."""
 ROW_HEIGHT = 26
 MAX_CELLS_WITH_TEXT = 400
+TOKEN_AXES = ("token", "query_token", "key_token", "source_token", "logit")
+"""Axes that are numbered by tokens."""
+_SELF_EXPLAINED = ("role", "component", "mechanism")
+"""Axes whose labels say what they are."""
+_UPRIGHT = 12
+"""Most names of several lines below all panels where a page is narrow."""
+_LETTER, _ROW_TITLE, _NARROWEST = 7, 34, 500
+"""Pixels: a letter in the name of a row, its distance and title beside it, and all panels where a page is narrow."""
 
 
 def assign_colours(names: Iterable[str]) -> dict[str, str]:
     """A colour for each of several names, by their place."""
     return dict(zip(names, cycle(PALETTE)))
+
+
+def break_names(names: Sequence[str], *, panels: int = 1) -> list[str]:
+    """Names below an axis, word below word where there is room in so many panels beside each other; else in one line,
+    which is turned.
+    """
+    return [name.replace(" ", "<br>") for name in names] if len(names) * panels <= _UPRIGHT else list(names)
 
 
 def bars_with_dots(
@@ -102,67 +120,93 @@ def heatmaps(
     high: float | None = None,
     columns: int = 2,
     digits: str = ".2f",
+    symbols: Sequence[str] | None = None,
 ) -> go.Figure:
     """One heatmap for each panel, on one scale.
 
     An array's last dimension runs along x; the others are stacked into rows. Without `low` the scale starts at 0, or at
-    minus `high` if some values are negative. Without `high` it ends at the greatest absolute value.
+    minus `high` if some values are negative. Without `high` it ends at the greatest absolute value. `symbols` are the
+    names of all tokens, for axes of tokens; none: tokens have numbers.
     """
-    flat = {title: _flatten_rows(array) for title, array in panels.items()}
-    finite = [abs(float(v)) for array, _ in flat.values() for v in array.values.ravel() if math.isfinite(v)]
+    flat = [_flatten(array, symbols) for array in panels.values()]
+    finite = [abs(float(v)) for panel in flat for v in panel.values.ravel() if math.isfinite(v)]
     high = (max(finite, default=1.0) or 1.0) if high is None else high
-    negative = any(float(array.min()) < 0 for array, _ in flat.values())
+    negative = any(float(array.min()) < 0 for array in panels.values())
     low = (-high if negative else 0.0) if low is None else low
     columns = min(columns, len(flat))
     rows = math.ceil(len(flat) / columns)
-    longest = max(len(name) for _, names in flat.values() for name in names)
-    apart = {"vertical": min(0.35, 90 / _height(flat, rows)), "horizontal": min(0.3, 0.04 + 0.009 * longest)}
+    height = 110 + rows * (100 + ROW_HEIGHT * max(len(panel.rows) for panel in flat))
+    named = [i for i, panel in enumerate(flat) if i % columns == 0 or panel.rows != flat[i - i % columns].rows]
+    longest = max((len(name) for i in named if i % columns for name in flat[i].rows), default=0)
     figure = make_subplots(
         rows,
         columns,
-        subplot_titles=list(flat),
-        vertical_spacing=apart["vertical"],
-        horizontal_spacing=apart["horizontal"],
+        subplot_titles=list(panels),
+        vertical_spacing=min(0.35, 90 / height),
+        horizontal_spacing=min(0.4 / columns, 0.04 + (_ROW_TITLE + _LETTER * longest) / _NARROWEST * bool(longest)),
     )
-    labels = [positions.axis_labels(array, str(array.dims[-1])) for array in panels.values()]
-    for i, (array, names) in enumerate(flat.values()):
-        x = str(array.dims[-1])
+    for i, panel in enumerate(flat):
         heat = go.Heatmap(
-            z=array.values,
-            x=labels[i],
-            y=names,
+            z=panel.values,
+            x=panel.columns,
+            y=panel.rows,
             coloraxis="coloraxis",
-            hovertemplate=f"%{{y}}, {positions.axis_word(x)} %{{x}}: %{{z:.3f}}<extra></extra>",
+            hovertemplate=f"{panel.row_word} %{{y}}, {panel.column_word} %{{x}}: %{{z:.3f}}<extra></extra>".lstrip(),
         )
-        if array.size <= MAX_CELLS_WITH_TEXT and array.sizes[x] <= 16:
-            heat.text = [["" if math.isnan(v) else f"{v:{digits}}" for v in row] for row in array.values]
+        if panel.values.size <= MAX_CELLS_WITH_TEXT and len(panel.columns) <= 16:
+            heat.text = [["" if math.isnan(v) else format_rounded(v, digits) for v in row] for row in panel.values]
             heat.texttemplate = "%{text}"
         row, column = i // columns + 1, i % columns + 1
         figure.add_trace(heat, row, column)
-        figure.update_xaxes(title=positions.axis_title(x), row=row, col=column)
+        figure.update_xaxes(title=panel.column_title, row=row, col=column)
+        title = {"text": panel.row_title if i in named else "", "standoff": 6}
+        figure.update_yaxes(title=title, showticklabels=i in named, row=row, col=column)
     figure.update_yaxes(autorange="reversed", type="category")
     figure.update_xaxes(type="category")
     scale = "RdBu" if low < 0 else "Blues"
-    figure.update_layout(**LAYOUT, height=_height(flat, rows))
+    figure.update_layout(**LAYOUT, height=height)
     return figure.update_coloraxes(cmin=low, cmax=high, colorscale=scale, reversescale=low < 0, colorbar_thickness=12)
 
 
-def _flatten_rows(array: xr.DataArray) -> tuple[xr.DataArray, list[str]]:
-    """A matrix of rows by the last dimension, and the names of its rows."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Panel:
+    """A matrix with the names of its rows and columns, their titles, and what stands before a name in a sentence."""
+
+    values: Float[np.ndarray, "row column"]
+    rows: Sequence[str]
+    columns: Sequence[str]
+    row_title: str
+    column_title: str
+    row_word: str
+    column_word: str
+
+
+def _flatten(array: xr.DataArray, symbols: Sequence[str] | None) -> _Panel:
+    """A matrix of rows by the last dimension; rows of several dimensions name each, and have no title."""
     *others, x = (str(dim) for dim in array.dims)
-    if not others:
-        return array.expand_dims("row"), [""]
-    labels = [""]
+    rows = [""]
     for dim in others:
-        values = positions.axis_labels(array, dim)
-        if dim not in ("role", "component", "mechanism"):
+        values = _axis_labels(array, dim, symbols)
+        if len(others) > 1 and dim not in _SELF_EXPLAINED:
             values = [f"{positions.axis_word(dim)} {value}" for value in values]
-        labels = [f"{label} {value}".strip() for label in labels for value in values]
-    return xr.DataArray(array.values.reshape(len(labels), -1), dims=("row", x), coords={x: array[x].values}), labels
+        rows = [f"{label} {value}".strip() for label in rows for value in values]
+    alone = others[0] if len(others) == 1 and others[0] not in _SELF_EXPLAINED else ""
+    return _Panel(
+        values=array.values.reshape(len(rows), -1),
+        rows=rows,
+        columns=_axis_labels(array, x, symbols),
+        row_title=positions.axis_title(alone),
+        column_title=positions.axis_title(x),
+        row_word=positions.axis_word(alone),
+        column_word=positions.axis_word(x),
+    )
 
 
-def _height(flat: Mapping[str, tuple[xr.DataArray, list[str]]], rows: int) -> int:
-    return 110 + rows * (100 + ROW_HEIGHT * max(len(names) for _, names in flat.values()))
+def _axis_labels(array: xr.DataArray, axis: str, symbols: Sequence[str] | None) -> list[str]:
+    """The labels along an axis: tokens by their symbols, positions by their names."""
+    if symbols is not None and axis in TOKEN_AXES:
+        return [symbols[int(token)] for token in array[axis].values]
+    return positions.axis_labels(array, axis)
 
 
 def power_law_figure(found: Mapping[str, xr.Dataset], *, amount: str, size: str) -> go.Figure:

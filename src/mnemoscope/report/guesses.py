@@ -96,7 +96,7 @@ def guess_figure(result: xr.Dataset) -> go.Figure:
         x=positions,
         y=result.p_following.values,
         name="model",
-        marker_color=COLOURS["test"],
+        marker_color=COLOURS["model"],
         customdata=hover,
         hovertemplate="%{customdata}<extra></extra>",
     )

@@ -49,6 +49,8 @@ class PageFigure:
 
     figure: go.Figure
     words: str
+    caption: str
+    """The text under it, else its title."""
 
 
 class Page:
@@ -63,15 +65,25 @@ class Page:
         style: Rules that follow those of all pages.
         fold: A click opens each table; on paper all are open.
         kind: The kind of page, for rules of `page.css` that only such pages follow.
+        once: A figure that stands on the page already is linked, not drawn again.
         in_turn: Each figure and view waits for the one before it, with pauses for the browser, so that a page with a
-            hundred of them responds while it loads. Printing draws the rest at once.
+            hundred of them responds while it loads; what is folded is drawn when it is opened. Printing draws the rest
+            at once.
     """
 
     def __init__(
-        self, title: str, lead: str = "", *, style: str = "", fold: bool = False, kind: str = "", in_turn: bool = False
+        self,
+        title: str,
+        lead: str = "",
+        *,
+        style: str = "",
+        fold: bool = False,
+        kind: str = "",
+        once: bool = False,
+        in_turn: bool = False,
     ):
         self._title, self._lead, self._style, self._kind = title, lead, style, kind
-        self._fold, self._in_turn = fold, in_turn
+        self._fold, self._once, self._in_turn = fold, once, in_turn
         self._body: list[Markup] = []
         self._sections: list[tuple[str, str]] = []
         self._heading = ""
@@ -138,13 +150,17 @@ class Page:
         section = self._sections[-1][1] if self._sections else ""
         layout: Any = figure.layout
         said = layout.title.text or re.split(r"[.;:](?:\s|$)", caption)[0]
-        self.figures.append(PageFigure(figure=figure, words=_shorten(_slug(section, self._heading, said))))
+        alike = (each for each in enumerate(self.figures, 1) if each[1].figure == figure)
+        if self._once and (known := next(alike, None)):
+            return self._add("again", known[0], known[1].caption)
+        words = _shorten(_slug(section, self._heading, said))
+        self.figures.append(PageFigure(figure=figure, words=words, caption=caption or said))
         download = {"format": "svg", "filename": self.figures[-1].words or "figure"}
         config = {**_PLOT, "toImageButtonOptions": download}
         plot = figure.to_html(full_html=False, include_plotlyjs=False, config=config)
         if self._in_turn:
             plot = _DRAWING.sub('later(Plotly, "newPlot", ', plot)
-        return self._add("figure", Markup(plot), caption)
+        return self._add("figure", f"figure-{len(self.figures)}", Markup(plot), caption)
 
     def attention(
         self,
@@ -173,7 +189,8 @@ class Page:
         scripts = [get_plotlyjs()] if self.figures else []
         if self._n_views:
             scripts.append((files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text())
-        scripts += [_UNFOLD] if self._fold else []
+        body = Markup("").join(self._body)
+        scripts += [_UNFOLD] if "<details" in body else []
         scripts += [read_source("draw_in_turn.js")] if self._in_turn else []
         return (
             render(
@@ -185,7 +202,7 @@ class Page:
                 style=Markup(read_source("page.css") + self._style),
                 scripts=[Markup(script.replace("</script", "<\\/script")) for script in scripts],
                 sections=self._sections,
-                body=Markup("").join(self._body),
+                body=body,
             )
             + "\n"
         )

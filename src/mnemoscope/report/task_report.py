@@ -67,6 +67,11 @@ class TaskReport:
     """The attention of every head on sequences: `pattern` and `token`, as `attention_view` takes them."""
     example: Callable[[Any], Batch]
     """One unseen sequence, for a view."""
+    about: str = ""
+    """The task in one or two sentences, for the top of its page; empty: as the docstring of its class begins."""
+    example_words: Callable[[Any, Batch], tuple[str, str]] | None = None
+    """A sequence and its answer in the task's symbols, from the task and a batch of one; none: the names of its tokens
+    and the last answer."""
     opening: Callable[[Results], Opening | None] | None = None
     """The opening of the page, from the results of the default preset of a system, or of the first configuration for
     which it returns something."""
@@ -175,15 +180,24 @@ def group_by_report(runs: Sequence[Run]) -> list[tuple[TaskReport, dict[str, lis
     return list(groups.items())
 
 
-def report(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> str:
+def report(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]], *, tasks: Sequence[Task] = ()) -> str:
     """The HTML of `report_page`."""
-    return report_page(parts).html()
+    return report_page(parts, tasks=tasks).html()
 
 
-def report_page(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]], *, explorer: str | None = None) -> Page:
-    """The page on tasks: their entries with the results of `analyse` by label, and a link to the page at `explorer`, if
-    any.
+def report_page(
+    parts: Sequence[tuple[TaskReport, Mapping[str, Results]]],
+    *,
+    tasks: Sequence[Task] = (),
+    explorer: str | None = None,
+) -> Page:
+    """The page on tasks: their entries with the results of `analyse` by label.
+
+    A part says what the first of the `tasks` with its entry is, with an example. `explorer` is a page that is linked.
     """
+    from mnemoscope.report.task_words import task_words
+
+    words = {find_report(task): task_words(task) for task in reversed(tasks)}
     results = [result for _, each in parts for result in each.values()]
     n_runs = sum(result["metrics"].sizes["seed"] for result in results)
     several = len(parts) > 1
@@ -192,11 +206,15 @@ def report_page(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]], *, ex
         f"{pluralise(len(results), 'configuration')}, {pluralise(n_runs, 'trained model')}. "
         "Mean and range are over seeds.",
         fold=True,
+        once=True,
     )
     page.write(
         f"{TEMPLATES}report.html.jinja",
         explorer=None if explorer is None else quote(explorer),
-        parts=[(entry.title if several else "", _page_opening(entry, each), entry, each) for entry, each in parts],
+        parts=[
+            (entry.title if several else "", words.get(entry), _page_opening(entry, each), entry, each)
+            for entry, each in parts
+        ],
     )
     return page
 

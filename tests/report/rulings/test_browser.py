@@ -21,8 +21,13 @@ const seen = () => ({
   cut: [...document.querySelectorAll("td, th, figcaption, p, li, .plotly-graph-div")]
     .filter((part) => part.scrollWidth > part.clientWidth + 1).map((part) => part.textContent.slice(0, 80)),
 });
-window.addEventListener("load", () => setTimeout(() =>
-  document.body.insertAdjacentHTML("beforeend", `<pre id="probe">${JSON.stringify(seen())}</pre>`), 3000));
+const drawn = () => document.querySelectorAll("details .trace, details canvas").length;
+window.addEventListener("load", () => setTimeout(() => {
+  const drawnFolded = drawn();
+  document.querySelectorAll("details").forEach((each) => { each.open = true; });
+  setTimeout(() => document.body.insertAdjacentHTML("beforeend",
+    `<pre id="probe">${JSON.stringify({ ...seen(), drawnFolded })}</pre>`), 3000);
+}, 2000));
 </script>
 """
 
@@ -43,6 +48,7 @@ def test_the_page_in_a_browser(tmp_path, width):
     result = subprocess.run([*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120)
     assert "CONSOLE" not in result.stderr  # an error, or a request that the page's policy refused
     seen = json.loads(re.findall(r'<pre id="probe">(.*?)</pre>', result.stdout)[-1])
+    assert seen["drawnFolded"] == 0, "what is folded has no width yet"
     assert len(seen["plots"]) == 6
     assert all(count > 0 for count in seen["plots"])
     assert len(seen["views"]) == 2

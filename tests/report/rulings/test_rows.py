@@ -40,11 +40,11 @@ def test_rows_for_the_terminal():
     assert by_id["T14"][3] == "published"
     assert by_id["T2"][2:6] == ["MIXED", "–", "0.50 [0.25, 0.75]", "0.375 [0.1686, 0.5915] logits"]
     assert by_id["T4"][2:] == [
-        "NOT APPLICABLE",
+        "too few seeds (1 of 16)",
         "–",
         "1.00 [0.03, 1.00]",
         "0.75 [-∞, ∞] logits",
-        "not registered",
+        "no",
         "the effect is above 0.25 logits in 1 of 1 seeds; a verdict needs 16 seeds.",
     ]
     assert by_id["T6"][4:6] == ["–", "–"]

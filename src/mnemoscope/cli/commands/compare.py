@@ -80,18 +80,19 @@ def run(options: Compare) -> None:
     check_pair(first, second)
     results, shown = compare(first, second, options)
     place = options.out / first.runs[0].label / "compare" / f"{file_name(first)}-with-{file_name(second)}"
-    write_results("compare", shown.title, results, shown.tables, comparison_page(shown), place, options=options)
+    page = comparison_page(shown)
+    write_results("compare", shown.title, results, shown.tables, page, place, finding=shown.finding, options=options)
 
 
 # ---- what is measured
 
 
 def measure(asked: ModelAndTask, options: Compare) -> dict[str, xr.Dataset]:
-    """Skills of one model, and what they lose without each part where parts can be removed."""
+    """Skills of one model, those it has learned, and what they lose without each part where parts can be removed."""
     seed, split = asked.run.spec.seed, options.split
     task, model = asked.task.for_seed(seed), asked.run.hooked(asked.step)
     batch = task.monitor(options.n, split=split, generator=ms.generator(seed, "comparison", split))
-    found = {"skills": ms.analyses.skill_scores(model, task, batch)}
+    found = {"skills": ms.analyses.skill_scores(model, task, batch), "gate": ms.analyses.gate(model, task, batch)}
     if _removable(task, batch):
         removed = ms.analyses.ablate_by_role(model, task, kinds=options.kinds, n=options.n, split=split, seed=seed)
         found["ablation"] = _name_first_head(removed)
@@ -145,6 +146,7 @@ def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any]
     shown = comparison.ComparisonContent(
         title=f"{first.name} and {second.name}",
         lead=f"The first: {describe_side(first)}. The second: {describe_side(second)}.",
+        finding=comparison.describe_comparison(changes, [result["gate"] for result in found], names),
         notes=comparison_notes(first, second, pair, ablated=table is not None),
         names=names,
         specification=comparison.specification_table(

@@ -102,7 +102,7 @@ def write_report(
 
     explorer = _explorer(path.with_name(f"{path.stem}-explorer.html"), runs, parts) if options.explore else None
     with console.status("the report is written"):
-        page = report_page(parts, explorer=explorer)
+        page = report_page(parts, tasks=[run.spec.task for run in runs], explorer=explorer)
         for name, displays in (sections or {}).items():
             page.section(name.capitalize())
             for label, display in displays.items():

@@ -22,6 +22,9 @@ from mnemoscope.report.rulings.words import case_means, effect_name, effect_unit
 
 SIGNS: dict[Outcome, str] = {"SUPPORTED": "✓", "REFUTED": "✗", "MIXED": "◐", "INCONCLUSIVE": "?", "NOT_APPLICABLE": "–"}
 """No outcome is shown by colour alone: a badge has a sign, the word, and a different frame."""
+NO_VERDICT = "no verdict"
+"""The word where an outcome stands for several reasons why there is no verdict."""
+_BEHAVED = "✓"
 _Row = tuple[Sequence[Any], Sequence[Any]]
 """The cells of a row, and lines below them over the whole width."""
 
@@ -71,7 +74,7 @@ def rulings_sheet(
         words=words,
         attention_view=attention_view,
         worked_header=("quantity", "what it is", "value", "must be", "", "mean [range] over the judged"),
-        counts=[(outcome, n[outcome], meaning) for outcome, meaning in words.MEANINGS.items()],
+        counts=[(_count_badge(outcome), n[outcome], meaning) for outcome, meaning in words.MEANINGS.items()],
         overview=[_overview_row(f"ruling-{i}", ruling) for i, ruling in enumerate(rulings, 1)],
         rulings=[
             {
@@ -91,6 +94,15 @@ def _results(found: Verdict | PartResult) -> tuple[str, str]:
     return words.share_text(found), words.effect_text(found)
 
 
+def _badge(claim: Claim, verdict: Verdict) -> dict[str, str]:
+    """An outcome, and its words with the reason where there is no verdict."""
+    return {"outcome": verdict.outcome, "words": words.outcome_in_short(claim, verdict)}
+
+
+def _count_badge(outcome: Outcome) -> dict[str, str]:
+    return {"outcome": outcome, "words": NO_VERDICT if outcome == "NOT_APPLICABLE" else words.outcome_text(outcome)}
+
+
 def _overview_row(place: str, ruling: Ruling) -> _Row:
     claim, verdict = ruling.claim, ruling.verdict
     statement = {"text": claim.statement, "mark": "headline" if claim.headline else "", "source": claim.source}
@@ -98,9 +110,9 @@ def _overview_row(place: str, ruling: Ruling) -> _Row:
     beside = [
         ("Favoured", words.format_favoured(ruling)),
         ("Flips", words.format_flips(ruling)),
-        ("Registered", words.describe_registration(ruling.departures, ruling.code)),
+        ("As registered", words.registered_word(ruling.departures)),
     ]
-    cells = [named_id, statement, verdict.outcome, words.recipe_text(claim), *_results(verdict)]
+    cells = [named_id, statement, _badge(claim, verdict), words.recipe_text(claim), *_results(verdict)]
     return cells, [[("Why", ruling.reason)], beside]
 
 
@@ -111,8 +123,10 @@ def _section(ruling: Ruling) -> dict[str, Any]:
     kinds += [kind for kind in ("positive", "negative") if any(each.kind == kind for each in claim.controls)]
     parts = list(zip(claim.criteria, verdict.parts, strict=True))
     example, over_judged = work_through(ruling), words.format_ranges(ruling, judged=True)
+    controls = control_rows(ruling)
     return {
         "ruling": ruling,
+        "badge": _badge(claim, verdict),
         "replicate": replicate,
         "results": _results(verdict),
         "earlier": [words.earlier_text(earlier) for earlier in ruling.superseded],
@@ -125,8 +139,9 @@ def _section(ruling: Ruling) -> dict[str, Any]:
             ([part.name, words.format_criterion(claim, part, effect_unit(ruling, part.name)), *_results(result)], ())
             for part, result in (parts if len(parts) > 1 else ())
         ],
-        "controls": [(row, ()) for row in control_rows(ruling)],
-        "cells": [(["as claimed", "", verdict.outcome, *_results(verdict), ""], ())]
+        "controls": [(row, ()) for row in controls],
+        "n_behaved": sum(row[-1].startswith(_BEHAVED) for row in controls),
+        "cells": [(["as claimed", "", _badge(claim, verdict), *_results(verdict), ""], ())]
         + [_cell_row(ruling, cell) for cell in ruling.sensitivity],
         "n_flips": len(ruling.flips),
         "has_zero": any(cell.value == words.ZERO for cell in ruling.sensitivity),
@@ -148,9 +163,10 @@ def _worked_row(line: "QuantityLine", over_judged: Mapping[str, str]) -> _Row:
 
 def _cell_row(ruling: Ruling, cell: SensitivityCell) -> _Row:
     verdict = cell.verdict
+    claims = {claim.id: claim for claim in (ruling.claim, *ruling.claim.rivals)}
     whose = "" if verdict.id == ruling.claim.id else f"{verdict.id}: "
     flips = "⚑ flips" if cell.flips else "no"
-    cells = [whose + cell.factor, cell.value, verdict.outcome, *_results(verdict), flips]
+    cells = [whose + cell.factor, cell.value, _badge(claims[verdict.id], verdict), *_results(verdict), flips]
     return cells, [verdict.reason] if cell.flips else []
 
 
@@ -161,7 +177,7 @@ def _rival_row(rival: Claim, claim: Claim, verdict: Verdict) -> _Row:
     if rival.explanation is not None and rival.explanation is not claim.explanation:
         lines += [rival.explanation.procedure, rival.explanation.margins]
     explained = {"text": rival.statement, "lines": lines}
-    return [rival.id, explained, verdict.outcome, *_results(verdict)], [verdict.reason]
+    return [rival.id, explained, _badge(rival, verdict), *_results(verdict)], [verdict.reason]
 
 
 # ---- one replicate worked through
@@ -278,4 +294,4 @@ def _control_outcome(ruling: Ruling, control: Control) -> str:
     """The outcome of a control judged on its own: the first that misbehaves would hide the others."""
     effects = {name: each for name, each in ruling.evidence.controls.items() if name == control.name}
     wrong = find_control_fault(replace(ruling.claim, controls=(control,)), replace(ruling.evidence, controls=effects))
-    return f"✗ no: {wrong}" if wrong else "✓ yes"
+    return f"✗ no: {wrong}" if wrong else f"{_BEHAVED} yes"

@@ -151,9 +151,9 @@ def registered_notes(standings: Iterable[tuple[str, Sequence[str] | None, str]])
     return [f"{', '.join(ids)}: {text}" for text, ids in notes.items()]
 
 
-def outcome_in_short(ruling: Ruling) -> str:
+def outcome_in_short(claim: Claim, verdict: Verdict) -> str:
     """An outcome in words; where there is no verdict, the reason."""
-    verdict, claim, n_run = ruling.verdict, ruling.claim, ruling.verdict.n + ruling.verdict.n_failed
+    n_run = verdict.n + verdict.n_failed
     if verdict.outcome != "NOT_APPLICABLE":
         return outcome_text(verdict.outcome)
     if n_run < claim.n_replicates:
@@ -286,6 +286,7 @@ def trial_terms(ruling: Ruling) -> list[tuple[str, str]]:
     found["measured on"] = f"{measured}; judged: {verdict.n or 'none'}"
     if ruling.set_aside:
         found["not used"] = "; ".join(ruling.set_aside)
+    found["registered"] = describe_registration(ruling.departures, ruling.code)
     return list(found.items())
 
 
@@ -324,17 +325,17 @@ LONGEST = 72
 
 def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
     """For every ruling: id, statement, outcome, recipe of the models, share and effect with 95 % intervals, whether it
-    is as registered, and the reason.
+    is as registered (`verdicts.json` names the differences), and the reason.
     """
     return [
         [
             ruling.claim.id,
             ruling.claim.statement,
-            outcome_text(ruling.verdict.outcome),
+            outcome_in_short(ruling.claim, ruling.verdict),
             recipe_text(ruling.claim),
             share_text(ruling.verdict, n=ruling.verdict.n),
             effect_text(ruling.verdict, n=ruling.verdict.n),
-            describe_registration(ruling.departures, ruling.code),
+            registered_word(ruling.departures),
             ruling.reason,
         ]
         for ruling in rulings
@@ -368,12 +369,10 @@ def format_ranges(ruling: Ruling, *, judged: bool) -> dict[str, str]:
 
 
 def shorten_rows(rulings: Sequence[Ruling]) -> list[list[str]]:
-    """Rows of verdicts for the terminal, which has no room for long statements and for how a claim is registered."""
+    """Rows of verdicts for the terminal, which has no room for long statements."""
     rows = verdict_rows(rulings)
-    for row, ruling in zip(rows, rulings, strict=True):
+    for row in rows:
         row[1] = textwrap.shorten(row[1], LONGEST, placeholder=" …")
-        row[2] = outcome_in_short(ruling)
-        row[6] = registered_word(ruling.departures)
     return rows
 
 

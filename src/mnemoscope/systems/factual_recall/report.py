@@ -251,6 +251,9 @@ REPORTS.add(
     replace(
         plain.PLAIN,
         title="Factual recall",
+        about="A subject s and a relation r stand anywhere among noise tokens n; the query at the end asks for the "
+        "fact that belongs to the two. Facts are the same in all sequences of a model, which learns them by "
+        "heart.",
         analyse=examine,
         page=page,
         opening=opening,

@@ -6,7 +6,8 @@ Memories and attention at single checkpoints: recall, the scores behind it, patt
 """
 
 import math
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
@@ -147,6 +148,8 @@ PANELS = {
     "remapped_copy": ("W<sub>K</sub><sup>2</sup>: remapped copy", "key: copy of token", "query: token"),
     "copied_token": ("W<sub>O</sub><sup>2</sup>: copied token", "logit of token", "attended token"),
 }
+_COLUMN = 15
+"""Letters of a line above a column."""
 LIMIT = 4
 """Standard deviations at which the colours end."""
 
@@ -178,8 +181,12 @@ def memory_bars(memories: xr.Dataset) -> go.Figure:
 
 
 def memory_heatmaps(maps: xr.Dataset, *, n_pos: int | None = None) -> go.Figure:
-    """Scores of every memory of one model at the first `n_pos` positions; a stored memory has a dark diagonal."""
-    figure = make_subplots(1, 3, subplot_titles=[title for title, _, _ in PANELS.values()], horizontal_spacing=0.09)
+    """Scores of every memory of one model at the first `n_pos` positions; a stored memory has a dark diagonal.
+
+    Tokens have the names in the coordinate `symbol` of the maps, if it is there, else numbers.
+    """
+    symbols = maps.symbol.values.tolist() if "symbol" in maps.coords else None
+    figure = make_subplots(1, 3, subplot_titles=[title for title, _, _ in PANELS.values()], horizontal_spacing=0.13)
     for column, (name, (_, x, y)) in enumerate(PANELS.items(), 1):
         values = maps[name]
         if name == "previous_token" and n_pos is not None:
@@ -187,17 +194,26 @@ def memory_heatmaps(maps: xr.Dataset, *, n_pos: int | None = None) -> go.Figure:
         rows, columns = values.dims
         heat = go.Heatmap(
             z=values.values,
-            x=[str(value) for value in values[columns].values],
-            y=[str(value) for value in values[rows].values],
+            x=_axis_names(values, columns, symbols),
+            y=_axis_names(values, rows, symbols),
             coloraxis="coloraxis",
             hovertemplate=f"{y} %{{y}}, {x} %{{x}}: %{{z:.1f}}<extra></extra>",
         )
         figure.add_trace(heat, 1, column)
         figure.update_xaxes(title=x, type="category", nticks=8, row=1, col=column)
-        figure.update_yaxes(title=y, type="category", nticks=8, autorange="reversed", row=1, col=column)
+        title = {"text": y, "standoff": 4}
+        figure.update_yaxes(title=title, type="category", nticks=8, autorange="reversed", row=1, col=column)
     figure.update_layout({**LAYOUT, "margin": {"l": 60, "r": 20, "t": 40, "b": 60}}, height=380)
     bar = {"thickness": 12, "title": {"text": "standard<br>deviations", "font": {"size": 11}}}
     return figure.update_coloraxes(cmin=-LIMIT, cmax=LIMIT, colorscale="RdBu", reversescale=True, colorbar=bar)
+
+
+def _axis_names(values: xr.DataArray, axis: Hashable, symbols: Sequence[str] | None) -> list[str]:
+    """The labels of an axis: positions by number, tokens by their names where these are known."""
+    labels = values[axis].values.tolist()
+    if symbols is None or axis in ("query", "key"):
+        return [str(label) for label in labels]
+    return [str(symbols[label]) for label in labels]
 
 
 MARKS = {TRIGGER: "▸{}", OUTPUT: "{}◂", BOTH: "▸{}◂"}
@@ -257,7 +273,7 @@ def settings(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
     text = [[_format_cell(found[name]) for name in MEASURES] for found in last]
     heat = go.Heatmap(
         z=values,
-        x=[name.replace(" ", "<br>", 1) for name in MEASURES.values()],
+        x=[_break_name(name) for name in MEASURES.values()],
         y=list(trajectories),
         text=text,
         texttemplate="%{text}",
@@ -269,9 +285,16 @@ def settings(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
         showscale=False,
         hovertemplate="%{y}, %{x}: %{z:.3f}<extra></extra>",
     )
-    figure = go.Figure(heat).update_yaxes(autorange="reversed", showgrid=False).update_xaxes(side="top", showgrid=False)
+    figure = go.Figure(heat).update_yaxes(autorange="reversed", showgrid=False)
+    figure.update_xaxes(side="top", showgrid=False, tickangle=0, tickfont_size=11)
     margin = {"l": 20, "r": 20, "t": 70, "b": 20}
     return figure.update_layout({**LAYOUT, "margin": margin}, height=100 + 52 * len(trajectories))
+
+
+def _break_name(name: str) -> str:
+    """The matrix, and below it lines that fit a column of a narrow page."""
+    matrix, _, rest = name.partition(" ")
+    return "<br>".join([matrix, *textwrap.wrap(rest, _COLUMN)])
 
 
 def _format_cell(values: xr.DataArray) -> str:

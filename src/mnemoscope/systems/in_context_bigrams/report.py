@@ -1,6 +1,6 @@
 """The reports on runs of in-context bigrams and of noisy recall: by class of position, and along checkpoints."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -55,22 +55,28 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
         "heads": heads,
         "examples": marked_patterns(model, batch, names),
         "untrained": marked_patterns(run.untrained(own=True), batch, names),
-        **(_measure_memories(model, task, heads.score) if model.cfg.n_layers == 2 else {}),
+        **(_measure_memories(model, task, heads.score, names) if model.cfg.n_layers == 2 else {}),
         **_trajectory_results(run),
     }
 
 
-def _measure_memories(model: HookedModel, task: Task, scores: xr.DataArray) -> dict[str, xr.Dataset]:
-    """The memories of the first layer's head that looks back one token most, and of the second's most inductive."""
+def _measure_memories(
+    model: HookedModel, task: Task, scores: xr.DataArray, symbols: Sequence[str]
+) -> dict[str, xr.Dataset]:
+    """The memories of the first layer's head that looks back one token most, and of the second's most inductive.
+
+    Maps carry the names of all tokens as `symbol`.
+    """
     previous, induction = (
         (layer, int(scores.sel(measure=name, layer=layer).argmax("head")))
         for layer, name in enumerate(("previous_token", "induction"))
     )
     first = list(fixed_triggers(task))
     order = [*first, *(token for token in range(task.d_vocab) if token not in first)]
+    maps = memory_maps(model, previous=previous, induction=induction, tokens=order)
     return {
         "memories": induction_memories(model, previous=previous, induction=induction, tokens=first or None, n_draws=2),
-        "maps": memory_maps(model, previous=previous, induction=induction, tokens=order),
+        "maps": maps.assign_coords(symbol=("token_number", list(symbols))),
     }
 
 
@@ -267,6 +273,9 @@ def view_section(page: Page, results: Mapping[str, Results]) -> None:
 _BIRTH = replace(
     plain.PLAIN,
     title="In-context bigrams: the birth of an induction head",
+    about="A sequence follows the bigrams of a text, but for its trigger tokens: each is always followed by the same "
+    "output, which is another one in every sequence. From its second occurrence on, the output can be read from "
+    "the context.",
     analyse=examine,
     page=birth_page,
     opening=opening,
@@ -278,4 +287,14 @@ _BIRTH = replace(
 )
 REPORTS.add(InContextBigrams.name, _BIRTH)
 _NOISY = Truncation(measure=truncate_noisy, tables=removed_tables, note=NOTE)
-REPORTS.add(NoisyRecall.name, replace(_BIRTH, title="Noisy recall", page=noisy_page, truncation=_NOISY))
+REPORTS.add(
+    NoisyRecall.name,
+    replace(
+        _BIRTH,
+        title="Noisy recall",
+        about="A sequence follows the bigrams of a text, but for its trigger tokens: each is followed by an output of "
+        "the sequence's own, or by a noise token in its place. The output can be read from the context.",
+        page=noisy_page,
+        truncation=_NOISY,
+    ),
+)

@@ -91,6 +91,17 @@ def patterns(model: HookedModel, task: KHop, batch: Batch) -> xr.Dataset:
     return named_patterns(model, batch, [[str(symbol) for symbol in row] for row in batch.inputs.argmax(-1).tolist()])
 
 
+def example_words(task: KHop, batch: Batch) -> tuple[str, str]:
+    """The shown functions, and the longest composition that is asked at the last place."""
+    shown = batch.inputs[0].argmax(-1).tolist()
+    functions = [shown[i : i + task.n_symbols] for i in range(0, task.n_ctx, task.n_symbols)]
+    written = ", ".join(f"s{i} = {' '.join(map(str, symbols))}" for i, symbols in enumerate(functions, 1))
+    pos = int(batch.scored[0].nonzero()[-1])
+    *_, hops = task.parts.values()
+    answer = int(batch.targets[0, pos, hops].argmax())
+    return f"{written}; {batch.positions[pos]} after {task.hops[-1]} hops", str(answer)
+
+
 def parse(task: KHop, text: str) -> Batch:
     """One sequence as typed, k permutations of the N symbols, as numbers from 0; raises InputError otherwise."""
     words = text.replace(",", " ").split()
@@ -160,6 +171,10 @@ REPORTS.add(
     replace(
         vector_report.VECTORS,
         title="k-fold composition",
+        about="A sequence shows k permutations of N symbols, new each time; k others are hidden and the same "
+        "throughout. Every place asks which symbol they reach together, applied in turn for some number of "
+        "hops.",
+        example_words=example_words,
         analyse=examine,
         page=page,
         parse=parse,

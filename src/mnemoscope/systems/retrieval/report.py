@@ -91,6 +91,14 @@ def patterns(model: HookedModel, task: Retrieval, batch: Batch) -> xr.Dataset:
     return named_patterns(model, batch, names)
 
 
+def example_words(task: Retrieval, batch: Batch) -> tuple[str, str]:
+    """The names of all symbols up to the first query, and its answer."""
+    n = int(batch.scored[0].nonzero()[0]) + 1
+    places, chains = (batch.latents[name][0, :n].tolist() for name in ("place", "chain"))
+    names = [_name_symbols(place, chain) for place, chain in zip(places, chains, strict=True)]
+    return " ".join(names), " ".join(_name_symbols(2 * step, chains[-1]) for step in task.due)
+
+
 def _name_symbols(place: int, chain: int) -> str:
     return symbol_name(place // 2) + (str(chain + 1) if chain >= 0 else "–") + ("?" if place == 0 else "")
 
@@ -318,6 +326,9 @@ REPORTS.add(
     replace(
         vector_report.VECTORS,
         title="The retrieval problem",
+        about="Chains of symbols, which are random vectors, are shown as shuffled pairs of a symbol and the next one "
+        "of its chain. A query at the end repeats the first symbol of a chain and asks for those that follow.",
+        example_words=example_words,
         analyse=examine,
         page=page,
         tables=tables,

@@ -47,9 +47,7 @@ def accuracy_figure(found: xr.Dataset) -> go.Figure:
                 figure.update_xaxes(title="difficulty D (steps)", dtick=1, row=row, col=column)
     figure.update_yaxes(range=[-0.03, 1.03])
     figure.update_yaxes(title="accuracy", col=1)
-    return figure.update_layout(
-        **{**LAYOUT, "legend": {"orientation": "h", "y": -0.2}}, height=130 + 300 * len(scorings)
-    )
+    return figure.update_layout(**LAYOUT, height=130 + 300 * len(scorings))
 
 
 def _panel_cells(found: xr.Dataset) -> dict[str, list[str]]:

@@ -223,7 +223,7 @@ def prediction(result: xr.Dataset) -> go.Figure:
         target = int(at.target)
         names = [" ".join((str(value), *_signs(at, int(value)))) for value in at.value.values]
         frame = [2.5 if value == target else 0 for value in at.value.values]
-        for name, key, colour in (("model", "probability", _COLOURS["test"]), ("Bayes", "bayes", _COLOURS["bayes"])):
+        for name, key, colour in (("model", "probability", _COLOURS["model"]), ("Bayes", "bayes", _COLOURS["bayes"])):
             bars = go.Bar(
                 x=names,
                 y=at[key].values,

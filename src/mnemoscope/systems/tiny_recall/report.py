@@ -291,6 +291,8 @@ REPORTS.add(
     PermutationLookup.name,
     TaskReport(
         title="Permutation lookup: elimination and recall",
+        about="A sequence shows a permutation pair by pair, x1 y1 x2 y2 …, and every x asks for its y. The last y "
+        "follows by elimination, as the one value not used yet, or by recall where the last x has stood before.",
         analyse=analyse_run,
         page=page,
         tables=tables,

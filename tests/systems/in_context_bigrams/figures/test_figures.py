@@ -59,6 +59,9 @@ def test_stored_memories_have_a_diagonal():
         assert trace.z.shape == (size, size)
         np.testing.assert_array_equal(np.argmax(trace.z, 1), range(size))
     assert list(figure.data[1].y) == ["5", "1", "0"]
+    named = memory_heatmaps(maps.assign_coords(symbol=("token_number", list("abcdef"))))
+    assert list(named.data[2].x) == ["f", "b", "a"]
+    assert list(named.data[0].x)[:2] == ["0", "1"]
     np.testing.assert_allclose(maps.copied_token.mean("logit"), 0, atol=1e-12)
     np.testing.assert_allclose(maps.copied_token.std("logit"), 1)
 
