@@ -1,15 +1,18 @@
 """Every public function and class has an example in its docstring, which gives what stands there."""
 
 import doctest
+import functools
 import inspect
 
 import pytest
 
+import mnemoscope as ms
 from tests.doc_examples import examples_of, public_objects, shared_names
 
 OBJECTS = public_objects()
 LANGUAGE = ("ms.language_model", "ms.prompt_pairs", "ms.prompts")
 """Their examples use the packaged language model."""
+PACKAGED = functools.cache(ms.language_model)
 MARKS = {**dict.fromkeys(LANGUAGE, pytest.mark.lm), "ms.run_trials": pytest.mark.full}
 
 
@@ -22,6 +25,7 @@ def test_every_public_name_has_an_example():
 @pytest.mark.usefixtures("as_installed")
 def test_the_example_gives_what_stands_below_it(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ms, "language_model", PACKAGED)  # loaded once
     examples = examples_of(OBJECTS[name])
     assert inspect.isclass(OBJECTS[name]) or any(f"{name}(" in example.source for example in examples)
     printed: list[str] = []

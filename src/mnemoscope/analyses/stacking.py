@@ -64,7 +64,7 @@ def over_steps(
 def over_runs(runs: Sequence[Run], analyse: Callable[[Run], Result]) -> Result:
     """An analysis of runs that differ in the seed only, one run at a time, along `seed`; errors as for `along_seed`.
 
-    `analyse` may call `over_steps`, `Run.metrics` or an analysis of `run.model()`. For several processes:
+    `analyse` may call `over_steps`, `Run.metrics` or an analysis of the run. For several processes:
     `along_seed(runs, analyse_many(runs, analyse, jobs=...))` with `ms.run.analyse_many`; `analyse` is then a
     function of a module.
 
