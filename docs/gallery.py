@@ -20,7 +20,7 @@ PLACE = HERE / "images" / "gallery"
 MADE = PLACE / "made.json"
 WIDTH = 960
 """Pixels of a figure."""
-SCREENS = {"view.png": (760, 1000, ""), "explorer.png": (1000, 850, ""), "verdicts.png": (1000, 760, "Seed by seed")}
+SCREENS = {"view.png": (760, 1000, ""), "explorer.png": (1000, 850, ""), "verdicts.png": (1000, 630, "Seed by seed")}
 """Width and height of a picture of a page, and the heading at its top; none: the top of the page."""
 _BLOCK = re.compile(r"^!\[[^\n]+\]\(images/gallery/([\w.]+)\)\n\n```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _DECIMALS = re.compile(r"(\.\d\d)\d+")
