@@ -73,7 +73,7 @@ export function wordsPanel(/** @type {any} */ app) {
       return;
     }
     const [top] = ranked(worst.said, 1);
-    const instead = top === answer ? [] : [", and the model says ", token(run, top), ` (${short(worst.said[top])})`];
+    const instead = top === answer ? [] : [", and the model says ", token(run, top), ` (${short(worst.said[top])})`, ...noAnswer(run, worst.said, top)];
     needs.replaceChildren("It needs ", theCalled(run, worst.name), ` most: with its mean over sequences in its place the probability falls from ${short(before)} to ${short(after)}`, ...instead, ...looks(view, worst.site), ".");
   };
 
