@@ -32,6 +32,7 @@ _FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 COLAB = "https://colab.research.google.com"
 _UNSEEN = "remove-cell"
 _OPTIONS = re.compile(r"\A(?::\w+:[^\n]*\n)+|\A---\n.*?\n---\n", re.DOTALL)
+_DEFINITION = re.compile(r"^(?P<term>\S[^\n]*)\n: +", re.MULTILINE)
 _LINK = re.compile(r"\]\((?!\w+:|#|/)")
 
 
@@ -57,7 +58,7 @@ def cells(page: str) -> list[tuple[str, str]]:
         elif kind != "text":
             prose += fence[0]
     found.append(("markdown", prose + text[at:]))
-    return [(kind, _beside(kind, source.strip())) for kind, source in found if source.strip()]
+    return [(kind, _for_notebook(kind, source.strip())) for kind, source in found if source.strip()]
 
 
 def _code(kind: str, body: str) -> str | None:
@@ -73,9 +74,9 @@ def _included(kind: str) -> str:
     return (HERE / kind.partition(" ")[2]).read_text().rstrip()
 
 
-def _beside(kind: str, source: str) -> str:
-    """Links of pages, from the folder of notebooks."""
-    return source if kind == "code" else _LINK.sub("](../", source)
+def _for_notebook(kind: str, source: str) -> str:
+    """Links of pages from the folder of notebooks, and definitions as items of a list, since notebooks know none."""
+    return source if kind == "code" else _DEFINITION.sub(r"- **\g<term>**: ", _LINK.sub("](../", source))
 
 
 def repository() -> str | None:

@@ -57,7 +57,7 @@ def test_a_grid_is_trained_and_shown(place, capsys, jobs):
     assert "mean [range] over 2 seeds" in capsys.readouterr().out
     page = (place / "out" / "sweep.html").read_text()
     assert "All numbers" in page
-    assert page.count("<figure>") == 4 + len(found.attrs["numbers"])
+    assert page.count("<figure id=") == 4 + len(found.attrs["numbers"])
 
 
 def test_a_search_is_shown_and_continues(place, capsys):

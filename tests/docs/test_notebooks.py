@@ -50,6 +50,8 @@ def test_the_parts_of_a_page():
         ("code", "print(2)"),
         ("markdown", "End."),
     ]
+    defined = NOTEBOOKS.cells("`a`, [b](c.md)\n: The text\n  goes on: so.\n\nOther\n: Text.\n")
+    assert defined == [("markdown", "- **`a`, [b](../c.md)**: The text\n  goes on: so.\n\n- **Other**: Text.")]
     including = NOTEBOOKS.cells("```{literalinclude} examples/even_attention.py\n:language: python\n```\n")
     assert including[0][1].startswith("%%writefile even_attention.py\n")
     tested = NOTEBOOKS.cells("```{literalinclude} examples/test_even_attention.py\n:language: python\n```\n")

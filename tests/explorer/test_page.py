@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
@@ -10,9 +11,9 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope.cli import main
-from mnemoscope.explorer.content import reference_set
+from mnemoscope.explorer.content import examples_of, reference_set
 from mnemoscope.explorer.page import explore
-from tests.explorer.chromium import needs_chromium, opened, text_of
+from tests.explorer.chromium import computed, needs_chromium, opened, text_of
 from tests.support import small_spec
 
 WAIT = 1500
@@ -83,7 +84,49 @@ def test_the_page_starts_and_nothing_sticks_out(html, tmp_path, width):
     assert "undefined" not in found["said"]
     assert found["panels"] >= 7
     assert re.match(r"After \d at x5 the model says \d", found["finding"])
+    assert "every x asks for its y" in found["said"].split("After")[0], "the task is stated first"
     assert "tokens=" in found["hash"]
+
+
+@needs_chromium
+@pytest.mark.thorough
+def test_a_token_that_is_no_answer_is_not_told_as_one(tiny, tmp_path):
+    """The page said "the model says 0" of a task whose answers are 1 to 5."""
+    model = tiny.hooked()
+    with torch.no_grad():
+        model.b_U[0] += 50
+    subject = ms.Subject(model=model, task=tiny.spec.task, seed=0)
+    script = "return { finding: document.querySelector('.finding').textContent };"
+    found, complaints = seen(explore(subject).html(), tmp_path, script)
+    assert not complaints
+    said = r"says 0 \(probability 1\.00\), which is no answer of the task; the likeliest answer is [1-5] \(\.\d+\)"
+    assert re.search(said, found["finding"])
+
+
+@needs_chromium
+@pytest.mark.thorough
+def test_a_known_sequence_is_read_where_it_is_scored(tmp_path):
+    """Elsewhere its targets are dummies, and the page named what the model says there."""
+    one, pair, unlisted = [1, 2, 3], [3, 2, 1], [2, 2]
+    run = {
+        "scored": [0, 1, 2],
+        "examples": [
+            {"tokens": one, "scored": [2], "pairs": {"change": {"tokens": pair, "scored": [0, 1]}}},
+            {"tokens": unlisted, "scored": [], "pairs": {}},
+        ],
+    }
+    content = {"run": run, "sequences": [one, pair, unlisted, [1, 1, 1]]}
+    body = "return content.sequences.map((tokens) => scoredIn(content.run, tokens));"
+    assert computed(("state",), body, content, tmp_path) == [[2], [0, 1], [0, 1], [0, 1, 2]]
+
+
+def test_examples_know_where_they_are_scored(tiny):
+    task = tiny.spec.task
+    batch = task.sample(4, split="test", generator=torch.Generator().manual_seed(0))
+    where = batch.scored.clone()
+    where[1, :4] = False
+    found = examples_of(task, replace(batch, scored=where), 0, None)
+    assert [one.scored for one in found] == [row.nonzero()[:, 0].tolist() for row in where]
 
 
 @needs_chromium

@@ -131,7 +131,7 @@ def test_a_long_sequence_is_drawn_at_once_and_read_by_pointing(tmp_path):
       const { data } = large.getContext("2d").getImageData(0, 0, 512, 512);
       const pixel = (x, y) => [...data.slice(4 * (512 * y + x), 4 * (512 * y + x + 1))];
       const found = { names: heads.map((head) => head.textContent), read: large.nextElementSibling.textContent,
-        pressed: heads.map((head) => head.getAttribute("aria-pressed")), title: large.previousElementSibling.textContent,
+        pressed: heads.map((head) => head.getAttribute("aria-pressed")), title: large.previousSibling.textContent,
         first: pixel(0, 0), ahead: pixel(9, 2), wide: document.documentElement.scrollWidth };
       document.body.insertAdjacentHTML("beforeend", `<pre id="found"></pre>`);
       document.getElementById("found").textContent = JSON.stringify(found);
@@ -145,8 +145,11 @@ def test_a_long_sequence_is_drawn_at_once_and_read_by_pointing(tmp_path):
     assert found["first"] == [0, 0, 255, 255], "the first token attends to itself"
     assert found["ahead"] == [200, 200, 200, 255], "no query sees a later key"
     _, cache = model.run_with_cache(tokens)
-    weight = float(cache["blocks.1.attn.hook_pattern"][0, 1, 300, 7])
-    names = "abcd<"
-    query, key = (names[int(tokens[0, pos])] for pos in (300, 7))
-    assert found["read"] == f"from {query} (300) to {key} (7): {round(weight * SCALE) / SCALE:.3f}"
+    read = re.fullmatch(r"from (.) \((\d+)\) to (.) \((\d+)\): (\d\.\d{3})", found["read"])
+    assert read is not None
+    query, key = int(read[2]), int(read[4])
+    assert (query, key) == (pytest.approx(300, abs=2), pytest.approx(7, abs=2)), "a cell has less than a pixel"
+    assert [read[1], read[3]] == ["abcd<"[int(tokens[0, pos])] for pos in (query, key)]
+    weight = float(cache["blocks.1.attn.hook_pattern"][0, 1, query, key])
+    assert float(read[5]) == pytest.approx(weight, abs=1 / SCALE)
     assert found["wide"] <= 500

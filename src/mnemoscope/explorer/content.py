@@ -33,6 +33,7 @@ from mnemoscope.report.curves import skills_in
 from mnemoscope.report.guesses import show_whitespace, token_symbols
 from mnemoscope.report.plain_report import without_parts
 from mnemoscope.report.task_report import find_report
+from mnemoscope.report.task_words import task_words
 
 MAX_TOKENS = 4096
 """Most tokens of the reference set, over which means are taken."""
@@ -114,7 +115,7 @@ def _with_task(subject: Subject, packer: Packer, removed: xr.Dataset | None) -> 
         "seed": seed,
         "roles": roles,
         "needs": needs,
-        "task": PageTask(name=task.name, fields=_task_fields(task)),
+        "task": PageTask(name=task.name, fields=_task_fields(task), about=task_words(task).about),
         "symbols": token_symbols(task),
         "positions": list(position_names(task)),
         "answers": list(task.answers),
@@ -255,13 +256,13 @@ def _corrupted(task: Task, one: Batch, kind: str, seed: int) -> Batch | None:
 
 
 def _sequence(task: Task, one: Batch, table: ExactTable | None) -> dict[str, Any]:
-    """Fields of an example: tokens, and the rows of exact predictors."""
-    tokens = one.inputs[0].tolist()
-    if table is None:
-        return {"tokens": tokens}
+    """Fields of an example: tokens, scored positions, and there the rows of exact predictors."""
     places = one.scored[0].nonzero()[:, 0]
+    found = {"tokens": one.inputs[0].tolist(), "scored": places.tolist()}
+    if table is None:
+        return found
     rows = {name: table.numbers(task.reference(one, name)[0][places]) for name in task.references}
-    return {"tokens": tokens, "places": places.tolist(), "rows": rows}
+    return {**found, "places": places.tolist(), "rows": rows}
 
 
 Sequences = Batch | Tensor

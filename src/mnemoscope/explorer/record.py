@@ -20,6 +20,8 @@ class PageExample:
     """Positions for which exact predictors are known; none: the page computes them, or there are none."""
     rows: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Rows of `Record.exact` at each of these, by predictor."""
+    scored: Sequence[int] = ()
+    """Positions that the task scores in this sequence; none: those of the record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,8 @@ class PageTask:
 
     name: str
     fields: Mapping[str, Any]
+    about: str
+    """The task in sentences."""
 
 
 @dataclass(frozen=True, kw_only=True)

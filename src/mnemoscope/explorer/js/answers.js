@@ -3,6 +3,7 @@ import { chooser, el, refill, short } from "./dom.js";
 import { forward } from "./forward.js";
 import { positionName, theCalled } from "./naming.js";
 import { attribution, headPattern, margin, probabilities, ranked, row } from "./reading.js";
+import { scoredIn } from "./state.js";
 
 // ---- What the model says and why, in sentences: the answer, the part that adds most to it, where that looks, what it needs.
 
@@ -28,11 +29,19 @@ function judged(/** @type {import("./state.js").View} */ view, /** @type {number
   return [`${right.includes(top) ? "; the" : ", where the"} exact predictor, ${name}, says `, ...list, ` (${short(best)}${right.length > 1 ? " each" : ""})`];
 }
 
+/** Where the likeliest token is no answer of the task: the likeliest answer beside it. */
+function noAnswer(/** @type {any} */ run, /** @type {ArrayLike<number>} */ said, /** @type {number} */ top) {
+  if (run.answers.includes(top)) return [];
+  const best = run.answers.reduce((/** @type {number} */ a, /** @type {number} */ b) => (said[b] > said[a] ? b : a));
+  return [", which is no answer of the task; the likeliest answer is ", token(run, best), ` (${short(said[best])})`];
+}
+
 export function wordsPanel(/** @type {any} */ app) {
+  const task = el("p", { class: "task" });
   const first = el("p", { class: "finding", role: "status" });
   const why = el("p");
   const needs = el("p");
-  const node = el("section", { class: "wide words" }, first, why, needs);
+  const node = el("section", { class: "wide words" }, task, first, why, needs);
   let turn = 0;
 
   /** Where a head looks. */
@@ -64,13 +73,15 @@ export function wordsPanel(/** @type {any} */ app) {
       return;
     }
     const [top] = ranked(worst.said, 1);
-    const instead = top === answer ? [] : [", and the model says ", token(run, top), ` (${short(worst.said[top])})`];
+    const instead = top === answer ? [] : [", and the model says ", token(run, top), ` (${short(worst.said[top])})`, ...noAnswer(run, worst.said, top)];
     needs.replaceChildren("It needs ", theCalled(run, worst.name), ` most: with its mean over sequences in its place the probability falls from ${short(before)} to ${short(after)}`, ...instead, ...looks(view, worst.site), ".");
   };
 
   return {
     node,
-    build() {},
+    build() {
+      task.textContent = app.run.task?.about ?? "";
+    },
     update(/** @type {import("./state.js").View} */ view) {
       const { run, state, model, clean, shown, other, differ, answer, foil } = view;
       turn += 1;
@@ -83,7 +94,7 @@ export function wordsPanel(/** @type {any} */ app) {
       const elsewhere = differ ? [" On the other sequence it says ", token(run, ranked(probabilities(other, state.pos), 1)[0]), "."] : [];
       first.replaceChildren(
         "After ", token(run, state.tokens[state.pos]), ` at ${positionName(run, state.pos)} the model says `, token(run, top), ` (probability ${short(said[top])})`,
-        ...judged(view, top), ".", ...changed, ...elsewhere,
+        ...noAnswer(run, said, top), ...judged(view, top), ".", ...changed, ...elsewhere,
       );
       const ahead = margin(shown, state.pos, answer, foil);
       const most = attribution(model, shown, state.pos, answer, foil).filter(({ site }) => site).reduce((a, b) => (ahead * b.value > ahead * a.value ? b : a));
@@ -110,17 +121,15 @@ export function answersPanel(/** @type {any} */ app) {
   let places = [];
 
   /** One button a position, with bars: one per answer where there are few, else one, of the likeliest token. */
-  const lay = (/** @type {any} */ run, /** @type {number} */ n) => {
+  const lay = (/** @type {any} */ run, /** @type {number[]} */ read) => {
     const nBars = run.answers.length <= FEW ? run.answers.length : 1;
-    places = run.scored
-      .filter((/** @type {number} */ pos) => pos < n)
-      .map((/** @type {number} */ pos) => {
-        const of = document.createTextNode("");
-        const bars = el("span", { class: "bars" }, ...Array.from({ length: nBars }, () => el("span", {}, el("i"), el("u"))));
-        const says = el("b");
-        const onclick = () => app.set({ pos, answer: null, foil: null });
-        return { pos, of, bars, says, button: el("button", { class: "answer", onclick }, el("small", {}, of), bars, says) };
-      });
+    places = read.map((pos) => {
+      const of = document.createTextNode("");
+      const bars = el("span", { class: "bars" }, ...Array.from({ length: nBars }, () => el("span", {}, el("i"), el("u"))));
+      const says = el("b");
+      const onclick = () => app.set({ pos, answer: null, foil: null });
+      return { pos, of, bars, says, button: el("button", { class: "answer", onclick }, el("small", {}, of), bars, says) };
+    });
     strip.replaceChildren(...places.map(({ button }) => button));
   };
 
@@ -151,7 +160,8 @@ export function answersPanel(/** @type {any} */ app) {
     },
     update(/** @type {import("./state.js").View} */ view) {
       const { run, state, clean, other, shown, differ, exact } = view;
-      if (places.length !== run.scored.filter((/** @type {number} */ pos) => pos < state.tokens.length).length) lay(run, state.tokens.length);
+      const read = scoredIn(run, state.tokens);
+      if (places.map(({ pos }) => pos).join() !== read.join()) lay(run, read);
       for (const place of places) drawPlace(view, place);
       requestAnimationFrame(() => {
         const chosen = /** @type {?HTMLElement} */ (strip.querySelector(".chosen"));

@@ -65,6 +65,21 @@ function whole(/** @type {string} */ text) {
   return Number(text);
 }
 
+/**
+ * Positions of a sequence at which predictions are read: those that the task scores, where the page knows the sequence;
+ * else all that it scores in any. Elsewhere models were never taught what to say.
+ *
+ * @returns {number[]}
+ */
+export function scoredIn(/** @type {any} */ run, /** @type {number[]} */ tokens) {
+  const text = tokens.join();
+  const known = run.examples
+    .flatMap((/** @type {any} */ one) => [one, ...Object.values(one.pairs)])
+    .find((/** @type {any} */ one) => one.tokens.join() === text);
+  const places = known?.scored.length ? known.scored : run.scored;
+  return places.filter((/** @type {number} */ pos) => pos < tokens.length);
+}
+
 /** The state with everything in range for a run: what an address or another run left over is set right. */
 export function settled(/** @type {State} */ state, /** @type {any} */ run) {
   const inside = (/** @type {any} */ value, /** @type {number} */ n) => (Number.isInteger(value) && value >= 0 && value < n ? value : null);
@@ -73,7 +88,7 @@ export function settled(/** @type {State} */ state, /** @type {any} */ run) {
     Array.isArray(tokens) && tokens.length > 0 && tokens.length <= longest && tokens.every((t) => inside(t, nTokens) !== null);
   const tokens = fits(state.tokens) ? state.tokens : run.examples[0].tokens;
   const other = fits(state.other) && state.other.length === tokens.length ? state.other : tokens;
-  const places = run.scored.filter((/** @type {number} */ pos) => pos < tokens.length);
+  const places = scoredIn(run, tokens);
   const pos = places.includes(state.pos) ? state.pos : (places.at(-1) ?? tokens.length - 1);
   const [layer, head] = String(state.head).split(".").map(Number);
   const within = chosenClass(run, state.within, tokens);
@@ -170,7 +185,7 @@ export function mostDifferent(/** @type {any} */ app) {
   const { run, state } = app;
   const model = app.open(run, state.checkpoint);
   const [one, other] = [intact(model, state.tokens), intact(model, state.other)];
-  const places = run.scored.filter((/** @type {number} */ pos) => pos < state.tokens.length);
+  const places = scoredIn(run, state.tokens);
   const apart = places.map((/** @type {number} */ pos) => {
     const [p, q] = [probabilities(one, pos), probabilities(other, pos)];
     const [a, b] = [ranked(p, 1)[0], ranked(q, 1)[0]];
