@@ -76,7 +76,7 @@ class TaskReport:
     """The opening of the page, from the results of the default preset of a system, or of the first configuration for
     which it returns something."""
     trajectory: Callable[..., xr.Dataset] | None = None
-    """Measures of one checkpoint, scalars by name, from a model, its task and `seed`; none: `track` takes those of any
+    """Measures of one checkpoint, scalars by name, from a model, its task and `seed`; none: those of any
     task (`analyses.skill_trajectory`)."""
 
     numbers: Callable[[Run], Mapping[str, float]] | None = None
