@@ -147,8 +147,8 @@ def stages(followed: xr.Dataset, *, n_relations: int, n_answers: int, near: floa
     `followed` comes from `evaluate --checkpoints`, over step, and seed or not. The relation alone answers where the
     divergence is at most `near` nats: `hallucinates_from` and `hallucinates_until` are the first and last such step
     (NaN: none). `relation_known` and `fact_known` are the first steps from which the part of the loss stays below half
-    of what guessing costs, ln(R) / 2 and ln(D) / 2 (NaN: never). `share` is that of the steps between the former two among the
-    steps until the fact is known, or among all if it never is (0 where there are none).
+    of what guessing costs, ln(R) / 2 and ln(D) / 2 (NaN: never). `share` is that of the steps between the former two
+    among the steps until the fact is known, or among all if it never is (0 where there are none).
     """
     in_range("near", near, 0, np.inf)
     if "kl_relation" not in followed:
