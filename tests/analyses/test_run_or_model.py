@@ -33,7 +33,7 @@ OBJECTS = {name: item for name, item in public_objects().items() if models_of(it
 
 def own_call(name: str, names: dict) -> ast.Call:
     """The call of a function in its example; `names` get what the example defines before."""
-    for example in examples_of(OBJECTS[name]):
+    for example in examples_of(public_objects()[name]):
         calls = [node for node in ast.walk(ast.parse(example.source)) if isinstance(node, ast.Call)]
         found = [call for call in calls if ast.unparse(call.func) == name]
         if found:

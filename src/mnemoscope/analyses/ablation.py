@@ -27,7 +27,7 @@ from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Intervention, RemovalKind, make_removal
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import ATTENTION, Kind, Position, Site
-from mnemoscope.core.skills import Skills, skill_means
+from mnemoscope.core.skills import Skills, check_masks, skill_means
 from mnemoscope.engine.budget import MAX_BYTES
 from mnemoscope.interventions.recordings import Recordings, record_bytes
 from mnemoscope.interventions.run import run_at
@@ -78,10 +78,13 @@ def ablate(
     >>> lost.accuracy.sel(kind="mean", skill="elimination").to_series().round(1).to_dict()
     {'L0H0': 0.3, 'L0H1': 1.0, 'L0 MLP': 0.2}
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch, reference=reference)
     check_fits(model, batch, vectors=True)
-    for kind in kinds:
+    check_masks(batch, skills)
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
         one_of("the kind of an ablation", kind, REMOVALS)
+    if isinstance(kinds, str):
+        raise InputError(f"kinds must be a list, such as [{kinds!r}]; got {kinds!r}")
     if targets is None:
         targets = heads_and_mlps(model)
     if not targets:

@@ -87,7 +87,7 @@ def patterns(model: ModelLike, batch: Batch) -> Float[Tensor, "batch layer head_
     >>> ms.analyses.patterns(model, batch).shape
     torch.Size([64, 1, 2, 9, 9])
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     with unembed_only(model, pick_nothing):
         _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name.endswith("attn.hook_pattern"))
     return torch.stack([cache[f"blocks.{layer}.attn.hook_pattern"] for layer in range(model.cfg.n_layers)], 1)
@@ -108,7 +108,7 @@ def named_patterns(
     >>> ms.analyses.named_patterns(model, batch.select(slice(1))).pattern.dims
     ('example', 'layer', 'head', 'query', 'key')
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     check_fits(model, batch, vectors=True)
     where = range(batch.inputs.shape[1])
     places = list(batch.positions[: len(where)])
@@ -145,7 +145,7 @@ def layer_attention(model: ModelLike, layer: int, batch: Batch) -> Float[Tensor,
     >>> ms.analyses.layer_attention(model, 0, batch).shape
     torch.Size([64, 2, 9, 9])
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     in_range("layer", layer, 0, model.cfg.n_layers - 1)
     found: list[Tensor] = []
     visit_layers(model, batch, lambda _, rows, attention: found.append(attention), layers=[layer])
@@ -226,7 +226,7 @@ def attention_by_mechanism(
     >>> found.share.dims
     ('subgroup', 'layer', 'head', 'query', 'mechanism')
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     check_fits(model, batch, vectors=True)
     if batch.ragged:
         raise InputError("shares of attention are means over queries; the batch is padded: take texts of one length")
@@ -368,7 +368,7 @@ def head_scores(model: ModelLike, batch: Batch) -> xr.Dataset:
     >>> ms.analyses.head_scores(model, batch).score.dims
     ('score_name', 'layer', 'head')
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     in_range("the number of positions", batch.inputs.shape[1], 2, float("inf"))
     shares = attention_by_mechanism(model, batch, list(SCORES.values()), measures=["share"])
     shares = shares.isel(subgroup=0, query=slice(1, None))

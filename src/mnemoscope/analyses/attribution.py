@@ -239,7 +239,7 @@ def logit_attribution(
     >>> bool(abs(total - parts.logit_difference).max() < 1e-3)
     True
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     check_readable(model)
     one_of("by", by, ("component", *_SPLITS))
     split = _SPLITS.get(by)

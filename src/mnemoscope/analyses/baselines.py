@@ -63,7 +63,7 @@ def gate(model: ModelLike, task: Task, batch: Batch) -> xr.Dataset:
     >>> ms.analyses.gate(model, task, batch).learned.to_series().to_dict()
     {'elimination': True, 'recall': True}
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     compared = _compare_vectors(model, task, batch) if batch.has_vectors else _compare_tokens(model, task, batch)
     baselines, cells, tested = [CONSTANT, *task.references], {}, []
     for skill, mask, own, others in compared:

@@ -16,7 +16,7 @@ from torch import Tensor
 from mnemoscope.analyses.evaluation import ALL_SEQUENCES, evaluate
 from mnemoscope.analyses.forward import check_task, read_logits_at, to_log_probs
 from mnemoscope.core import metrics
-from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.core.batch import CHUNK, Batch, check_is_batch
 from mnemoscope.core.numerics import difference_interval
 from mnemoscope.core.protocols import ModelLike, Task, resolve_model
 from mnemoscope.core.task import monitoring_batch
@@ -35,7 +35,7 @@ def skill_scores(model: ModelLike, task: Task, batch: Batch, *, chunk: int | Non
     >>> ms.analyses.skill_scores(model, task, batch).accuracy.dims
     ('skill',)
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     if batch.has_vectors:
         found = evaluate(model, task, batch, references=())
         return found[["loss"]].mean("pos").rename(part="skill").assign_attrs(loss_unit=batch.loss_unit, n=len(batch))
@@ -96,6 +96,7 @@ def compare_predictions(one: ModelLike, other: ModelLike, task: Task, batch: Bat
     >>> found.share.sel(skill="recall", outcome="second only").item()
     0.0
     """
+    check_is_batch(batch)
     one, other = resolve_model(one), resolve_model(other)
     skills = task.skills(batch) or {ALL_SEQUENCES: batch.scored}
     where = torch.stack(list(skills.values())).any(0)

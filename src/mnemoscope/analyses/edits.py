@@ -42,7 +42,7 @@ from mnemoscope.analyses.probes import (
     site_vectors,
 )
 from mnemoscope.analyses.subspaces import Subspace
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, check_is_batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.metrics import ACCURACY, LOGIT_DIFF, Metric, check_metric, is_correct
 from mnemoscope.core.pairs import PromptPairs
@@ -137,7 +137,7 @@ def erase(
     >>> ms.analyses.erase(model, batch, found, skills=skills, n_random=2).accuracy.dims
     ('skill',)
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     in_range("n_random", n_random, 1, math.inf)
     check_skills(batch, skills)
     x = activations(model, batch, subspace)
@@ -319,6 +319,7 @@ def draw_differing_sequences(batch: Batch, latent: str, *, seed: int = 0) -> Int
     >>> (batch.latents["is_repeat"][partner] != batch.latents["is_repeat"]).all().item()
     True
     """
+    check_is_batch(batch)
     values = latent_values(batch, latent).cpu()
     if (values != values[:, :1]).any():
         raise InputError(f"latent {latent} must hold one value per sequence; take another, or make pairs by hand")

@@ -100,7 +100,7 @@ def evaluate(
     >>> found.accuracy.round(1).to_series().to_dict()
     {'all': 0.4, 'elimination': 1.0, 'recall': 1.0}
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     if isinstance(by, str):
         batch.check_scored()
     names = [] if task is None else list(task.references if references is None else references)

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from mnemoscope.core import metrics
-from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.core.batch import CHUNK, Batch, check_is_batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, ModelLike, Task, evaluation_mode, reads_vectors, resolve_model
 from mnemoscope.core.skills import Skills
@@ -28,6 +28,8 @@ def check_fits(model: ModelLike, *batches: Batch, vectors: bool = False) -> None
 
     >>> ms.analyses.check_fits(model, batch)
     """
+    for batch in batches:
+        check_is_batch(batch)
     model = resolve_model(model)
     if any(batch.has_vectors for batch in batches) and not vectors:
         raise InputError(
@@ -154,7 +156,7 @@ def predicted_vectors(model: ModelLike, batch: Batch) -> Float[Tensor, "batch po
     >>> ms.analyses.predicted_vectors(reader, chains).shape == chains.targets.shape
     True
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     check_fits(model, batch, vectors=True)
     with evaluation_mode(model):
         found = torch.cat([model(chunk) for chunk in batch.inputs.split(CHUNK)]).double()
@@ -198,7 +200,7 @@ def log_probs(
     >>> ms.analyses.log_probs(model, task, batch).shape
     torch.Size([64, 9, 6])
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     check_task(model, task, batch)
     if where is None:
         where = torch.ones(batch.inputs.shape[:2], dtype=torch.bool, device=batch.inputs.device)

@@ -105,7 +105,7 @@ def predict_patterns(
     >>> ms.analyses.predict_patterns(model, batch).r2.dims
     ('layer', 'head', 'part')
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     one_of("normalisation", normalisation, NORMALISATIONS)
     weights = effective_weights(model, layers)
     if weights.W_pos is None:
@@ -164,7 +164,7 @@ def predict_removal(
     >>> ms.analyses.predict_removal(model, batch, kinds=["mean"]).r2.dims
     ('kind', 'layer', 'head', 'read')
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     one_of("normalisation", normalisation, NORMALISATIONS)
     for kind in kinds:
         one_of("an entry of kinds", kind, PREDICTED_REMOVALS)
@@ -358,7 +358,7 @@ def read_circuits(model: ModelLike, batch: Batch, *, reference: Batch, seed: int
     >>> sorted(ms.analyses.read_circuits(model, batch, reference=batch))
     ['heads', 'ov', 'patterns', 'qk', 'removal']
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch, reference=reference)
     summaries = [copying(model), spectra(model).drop_vars("sign_score")]
     affinities = {"same_token": same_token_affinity(model), "offset_affinity": offset_affinity(model)}
     heads = xr.merge([*summaries, xr.Dataset(affinities)], combine_attrs="drop_conflicts")

@@ -41,7 +41,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.ablation import heads_and_mlps
 from mnemoscope.analyses.forward import check_fits, to_log_probs
-from mnemoscope.core.batch import Batch, Named
+from mnemoscope.core.batch import Batch, Named, check_is_batch
 from mnemoscope.core.causal import CausalModel, most_probable
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import Patch
@@ -85,6 +85,7 @@ def random_pairs(batch: Batch, n: int, *, seed: int = 0) -> PromptPairs:
     >>> len(ms.analyses.random_pairs(batch, 10))
     10
     """
+    check_is_batch(batch)
     in_range("n", n, 1, float("inf"))
     in_range("the number of sequences that pairs are drawn from", len(batch), 2, float("inf"))
     draws = generator(seed, "random pairs")

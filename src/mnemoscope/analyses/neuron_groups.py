@@ -323,7 +323,7 @@ def read_neurons(
     >>> sorted(ms.analyses.read_neurons(model, batch, skills=skills, reference=batch, inputs=batch))
     ['agreement', 'neurons', 'roles', 'selectivity', 'shares']
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch, reference=reference, inputs=inputs)
     activity = neuron_activity(model, inputs, layer=layer)
     values, information = neuron_values(model, layer=layer), selectivity(activity, seed=seed)
     one = {"skills": skills, "reference": reference, "layer": layer, "seed": seed}

@@ -232,7 +232,7 @@ def neuron_effects(
     >>> found.accuracy.dims
     ('kind', 'neuron', 'skill')
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch, reference=reference)
     n = mlp_block(model, layer).mlp.W_out.shape[0]
     groups = {str(neuron): [neuron] for neuron in range(n)} | {"layer": list(range(n))}
     result = group_effects(
@@ -268,7 +268,7 @@ def group_effects(
     >>> found.accuracy.dims
     ('kind', 'group', 'skill')
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch, reference=reference)
     if not groups:
         raise InputError("groups must name at least one group of neurons; got none")
     if not kinds:
@@ -339,7 +339,7 @@ def neuron_shares(
     >>> found.fraction.dims
     ('skill', 'part', 'k', 'metric')
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch, reference=reference)
     n = mlp_block(model, layer).mlp.W_out.shape[0]
     ks = [*dict.fromkeys([0, *(2**i for i in range(n.bit_length())), n])] if ks is None else list(ks)
     for k in ks:

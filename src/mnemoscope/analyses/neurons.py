@@ -246,7 +246,7 @@ def neuron_activity(
     >>> activity.layer
     0
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     mlp_block(model, layer)
     check_fits(model, batch)
     batch = batch if batch.weights is None else batch.select(batch.weights > 0)

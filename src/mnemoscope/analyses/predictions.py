@@ -59,7 +59,7 @@ def predict(
     >>> guesses.guess.sel(pos=8).values, guesses.p_guess.sel(pos=8).values.round(1)
     (array([5]), array([1.]))
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     if len(batch) != 1:
         raise InputError(f"predictions are of one sequence at a time; got {len(batch)}")
     in_range("the number of guesses", n, 1, task.d_vocab)

@@ -41,7 +41,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, check_is_batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
@@ -62,6 +62,7 @@ def with_latent(batch: Batch, name: str, values: Tensor) -> Batch:
     >>> "before" in labelled.latents
     True
     """
+    check_is_batch(batch)
     if name in batch.latents:
         raise InputError(f"the batch has a latent {name} already; take another name")
     if len(values) != len(batch):
@@ -110,6 +111,7 @@ def split_sequences(batch: Batch, *, seed: int = 0) -> tuple[Batch, Batch]:
     >>> [len(half) for half in ms.analyses.split_sequences(batch)]
     [32, 32]
     """
+    check_is_batch(batch)
     same = batch.inputs.unique(dim=0, return_inverse=True)[1].cpu()
     n = int(same.max()) + 1 if len(same) else 0
     if n < 2:
@@ -308,7 +310,7 @@ def probe(
     >>> found.accuracy.dims
     ('site', 'pos')
     """
-    model = resolve_model(model)
+    model = resolve_model(model, fit=fit)
     in_range("n_shuffles", n_shuffles, 1, math.inf)
     if not sites or len(set(sites)) < len(sites):
         raise InputError(f"sites must name at least one, each once; got {', '.join(map(str, sites)) or 'none'}")

@@ -263,7 +263,7 @@ def logit_lens(
     >>> lens.depth.values.tolist(), lens["rank"].dims
     (['L0 resid_pre', 'L0 resid_mid', 'L0 resid_post'], ('depth', 'prompt', 'pos'))
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     check_readable(model)
     one_of("scale", scale, SCALES)
     select = selection(batch, positions=positions, skills=skills)

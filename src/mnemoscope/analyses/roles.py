@@ -15,7 +15,7 @@ from typing import TypeVar
 import xarray as xr
 
 from mnemoscope.analyses.ablation import REPLACEMENTS, AblationTargets, RemovalKind, ablate, heads_and_mlps
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, check_is_batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel, ModelLike, Task, resolve_model
 from mnemoscope.core.seeding import generator
@@ -41,6 +41,7 @@ def split_halves(batch: Batch) -> tuple[Batch, Batch]:
     >>> [len(half) for half in ms.analyses.split_halves(batch)]
     [32, 32]
     """
+    check_is_batch(batch)
     (first, _), (second, _) = random_halves(batch)
     return first, second
 
@@ -73,7 +74,7 @@ def choose_roles(
     >>> ms.analyses.choose_roles(model, batch, skills=skills, reference=batch)
     {'L0H0': 'elimination head', 'L0H1': 'other head', 'L0 MLP': 'L0 MLP'}
     """
-    model = resolve_model(model)
+    model = resolve_model(model, selection=selection, reference=reference)
     result = ablate(model, selection, skills=skills, reference=reference, kinds=("mean",)).sel(kind="mean")
     skill = result.skill.values[0] if skill is None else skill
     one_of("skill", skill, result.skill.values.tolist())

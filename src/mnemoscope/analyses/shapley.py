@@ -177,7 +177,7 @@ def shapley(
     >>> shares.value.dims
     ('kind', 'component', 'skill', 'metric')
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch, reference=reference)
     players = heads_and_mlps(model) if targets is None else targets
     _check(players, kinds, n_samples)
     check_fits(model, batch)

@@ -113,7 +113,7 @@ def subspace(
     >>> found.latent, found.basis.shape
     ('is_repeat', torch.Size([1, 32]))
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     one_of("method", method, SUBSPACE_METHODS)
     in_range("n_shuffles", n_shuffles, 1, math.inf)
     check_fits(model, batch)

@@ -88,7 +88,7 @@ def truncate(
     >>> cut.probability.dims
     ('weight', 'part', 'rank', 'target')
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     check_fits(model, batch)
     check_targets(batch, targets)
     for part in parts:

@@ -22,7 +22,8 @@ from mnemoscope.cli.output import console, regular_lines, show, write_arrays, wr
 from mnemoscope.cli.provenance import provenance_html
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of
-from mnemoscope.models.run import Run
+from mnemoscope.core.presets import label_of
+from mnemoscope.models.run import Run, by_label
 from mnemoscope.models.zoo import INSTALL, missing
 from mnemoscope.report.rulings import (
     UNJUDGED,
@@ -67,6 +68,17 @@ def claims_for_zoo(claims: Sequence[Claim], runs: Sequence[Run]) -> tuple[list[C
         bring = f"{INSTALL} brings some" if missing() else "train some, and name them with --runs"
         sentences.append(f"the zoo holds no models that {which} about; {bring}")
     return [claim for claim in claims if claim not in absent], sentences
+
+
+def claims_without_runs(claims: Sequence[Claim], runs: Sequence[Run]) -> list[str]:
+    """A sentence for each claim that none of the runs is about, with the configurations of both."""
+    admitted, given = admit_runs(runs, claims), ", ".join(by_label(runs))
+    sentences = []
+    for claim in claims:
+        if runs and claim.units and not admitted.seeds(claim) and not claim.of_language_models:
+            wanted = ", ".join(dict.fromkeys(label_of(unit.spec(0)) for unit in claim.units.values()))
+            sentences.append(f"{claim.id} is about runs of {wanted}; those given are of {given}")
+    return sentences
 
 
 def try_claims(

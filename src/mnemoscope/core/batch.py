@@ -234,3 +234,10 @@ class Named(Generic[T]):
         return f"{self.name} ({self.digest})"
 
     __repr__ = __str__
+
+
+def check_is_batch(given: object, argument: str = "batch") -> None:
+    """Refuse sequences that are no batch, such as tokens alone."""
+    if not isinstance(given, Batch):
+        way_out = "task.sample makes one, ms.prompts one of texts, ms.Batch(inputs=, targets=, scored=) one of tokens"
+        raise InputError(f"{argument} must be an ms.Batch; got a {type(given).__name__}: {way_out}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mnemoscope.core.errors import one_of
+from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.guests import Registry
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec, replace_fields
@@ -49,7 +49,14 @@ class Configuration:
     preset: str
     recipe: str = "quick"
     changes: tuple[tuple[str, Any], ...] = ()
-    """Fields and their values, such as ("model.d_model", 64)."""
+    """Fields and their values, such as ("model.d_model", 64); a mapping from fields to values will do."""
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "changes", tuple(dict(self.changes).items()))
+        except (TypeError, ValueError):
+            expected = 'pairs of a field and a value, such as (("recipe.n_steps", 300),)'
+            raise InputError(f"the changes of a configuration must be {expected}; got {self.changes!r}") from None
 
     def spec(self, seed: int) -> RunSpec:
         """The run of one seed; errors are those of `preset`."""

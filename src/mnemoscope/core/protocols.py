@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, check_is_batch
 from mnemoscope.core.errors import InputError
 
 
@@ -288,14 +288,16 @@ ModelLike = HookedModel | HasModel
 """A run, a subject or a hooked model: everything that analyses take as `model`."""
 
 
-def resolve_model(model: ModelLike) -> HookedModel:
+def resolve_model(model: ModelLike, **batches: Batch) -> HookedModel:
     """The model of a run (its last checkpoint, on the CPU) or of a subject; a hooked model as it is.
 
-    Raises InputError where it is something else.
+    Raises InputError where it is something else, or where one of the `batches`, by the name of its argument, is none.
 
     >>> ms.core.resolve_model(run).cfg.n_heads
     2
     """
+    for argument, batch in batches.items():
+        check_is_batch(batch, argument)
     if hasattr(model, "run_with_hooks"):  # not by isinstance, which does not see the submodules of a module
         return cast("HookedModel", model)
     if isinstance(model, HasModel):

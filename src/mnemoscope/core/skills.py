@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, check_is_batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.seeding import generator
 
@@ -15,12 +15,22 @@ Skills = Mapping[str, Bool[Tensor, "batch pos"]]
 """Name of a skill to the positions that test it (`Task.skills`)."""
 
 
-def check_skills(batch: Batch, skills: Skills) -> None:
-    """Refuse masks that are empty, or of another shape than the batch."""
+def check_masks(batch: Batch, skills: Skills) -> None:
+    """Refuse what is no mapping from names to masks of the batch's shape; a mask may be empty."""
+    check_is_batch(batch)
+    if not isinstance(skills, Mapping):
+        way_out = "task.skills(batch) gives them; for a model of your own: {'all': batch.scored}"
+        raise InputError(f"skills must map names to masks (batch, pos); got a {type(skills).__name__}: {way_out}")
     for name, mask in skills.items():
         if mask.shape != batch.scored.shape:
             shapes = f"{tuple(batch.scored.shape)}; got {tuple(mask.shape)}"
             raise InputError(f"skill {name} must have the shape (batch, pos) of the batch, {shapes}")
+
+
+def check_skills(batch: Batch, skills: Skills) -> None:
+    """Refuse masks that are empty, or of another shape than the batch."""
+    check_masks(batch, skills)
+    for name, mask in skills.items():
         if not mask.any():
             raise InputError(f"skill {name} is tested at no position of the batch; take more prompts or leave it out")
 

@@ -76,9 +76,14 @@ def explore(
         raise InputError("sequences, symbols and pos are for a model without a task; runs and subjects have them")
     if isinstance(models, Subject):
         return _page(packer, [subject_content(models, packer)], state)
+    if isinstance(models, str):
+        raise InputError(f"explore takes runs or a model; got {models!r}: open it with ms.open_run")
     runs = [models] if isinstance(models, Run) else list(models)
     if not runs:
         raise InputError("explore needs at least one run; got none")
+    for run in runs:
+        if not isinstance(run, Run):
+            raise InputError(f"explore takes one model or several runs; got {run!r} among several")
     return runs_page([SelectedRun(run=run, n_checkpoints=checkpoints) for run in runs], state)
 
 

@@ -56,7 +56,7 @@ def run_with(
     >>> logits.shape
     torch.Size([64, 9, 6])
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     with intervene(model, batch, interventions, seed=seed, recordings=recordings):
         return model(batch.inputs)
 

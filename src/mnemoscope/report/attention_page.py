@@ -78,6 +78,8 @@ def attention(
     >>> Path("attention.html").exists()
     True
     """
+    if isinstance(sequences, Sequence) and not all(isinstance(each, str) for each in sequences):
+        raise InputError("sequences must be texts, tokens as a tensor (batch, pos), or a batch; got a list of others")
     if step is not None and not isinstance(model, Run):
         raise InputError(f"step is for runs; got step={step} and a model: open the run and give that")
     if not isinstance(model, Run | Subject):
@@ -143,6 +145,8 @@ def _examples_of_model(model: HookedModel, sequences: Any, symbols: Sequence[str
         if tokenizer is None:
             raise InputError("the model has no tokenizer for texts; give tokens, a tensor (batch, pos), and symbols")
         batch = prompts(tokenizer, sequences)
+    if symbols is not None and not batch.has_vectors and len(symbols) <= (highest := int(batch.inputs.max())):
+        raise InputError(f"symbols must name tokens 0 to {highest}, the highest of the sequences; got {len(symbols)}")
     found = named_patterns(model, batch) if batch.has_vectors else named_patterns(model, batch, symbols)
     return _rows(found)
 

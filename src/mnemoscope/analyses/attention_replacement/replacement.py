@@ -71,7 +71,7 @@ def replace_heads(
     >>> sorted(found)
     ['accuracy', 'clean_accuracy', 'clean_loss', 'holds', 'loss', 'rise', 'rise_error']
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     return replace_together(loss_meter(model, batch, skills, tolerance=tolerance), assigned)
 
 
@@ -114,7 +114,7 @@ def replace_each(
     >>> found.holds.dims
     ('layer', 'head', 'mechanism')
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     check_names(mechanisms)
     at = loss_meter(model, batch, skills, tolerance=tolerance, reference=reference, seed=seed)
     rows = []

@@ -115,7 +115,7 @@ def reverse_engineer(
     >>> sorted(found)
     ['heads', 'joint', 'selection']
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     options = {"skills": skills, "fallbacks": fallbacks, "learned": learned, "tolerance": tolerance, "seed": seed}
     found = _search(model, batch, mechanisms, **options)
     idle, verdicts = {fallback.name for fallback in fallbacks}, found.best.verdict.values
@@ -172,7 +172,7 @@ def find_circuit(
     >>> found.heads.holds.dims
     ('layer', 'head')
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     options = {"skills": skills, "fallbacks": fallbacks, "learned": learned, "tolerance": tolerance, "seed": seed}
     found = _search(model, batch, mechanisms, own=own, **options)
     rest, dropped, table = prune(found.at, found.chosen, fallbacks)
@@ -364,7 +364,7 @@ def read_heads(
     >>> sorted(ms.analyses.read_heads(model, task, batch))
     ['heads', 'joint', 'paths', 'scores', 'selection', 'shares']
     """
-    model = resolve_model(model)
+    model = resolve_model(model, batch=batch)
     mechanisms, period = slot_mechanisms(task.slot_size), task.slot_size
     tree = reverse_engineer(model, batch, mechanisms, skills=task.skills(batch), tolerance=tolerance, seed=seed)
     subgroups = task.subgroups(batch) or None

@@ -15,6 +15,7 @@ from mnemoscope.cli.command import COMMANDS, Command
 from mnemoscope.cli.options import ClaimOptions, Claims, CommandOptions, RegisteredNames, ResultOptions, RunPaths
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.guests import invited_sources
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +146,7 @@ class ClaimsRun(ClaimOptions, ResultOptions):
     runs: RunPaths = ()
     """Run directories, directories that hold some, or words such as `zoo:<configuration>`."""
     zoo: bool = False
-    """Take the trained runs that come with the package too."""
+    """Take the installed trained runs too."""
     model: UseAppendAction[tuple[str, ...]] = ()
     """Language model for claims about these: smollm2 (packaged), a directory, a GGUF file, a name on the hub; may be
     repeated, and then the models are the replicates, not the questions."""
@@ -173,8 +174,9 @@ def claims_run(options: ClaimsRun) -> None:
     from mnemoscope.cli.commands.index import refresh
     from mnemoscope.cli.output import console
     from mnemoscope.cli.refusals import check_out
-    from mnemoscope.cli.trials import claims_for_zoo, claims_named, try_claims
+    from mnemoscope.cli.trials import claims_for_zoo, claims_named, claims_without_runs, try_claims
     from mnemoscope.core.presets import recipes
+    from mnemoscope.models.zoo import WORD, labels
 
     what = options.what or default_system()[:1]
     claims = claims_named(what)
@@ -192,9 +194,9 @@ def claims_run(options: ClaimsRun) -> None:
         raise InputError(f"none of the claims {' '.join(what)} is about language models; leave out --model")
     if options.store is not None:
         check_out(options.store, is_file=False, option="--store")
-    paths = [*options.runs, *([Path("zoo")] if options.zoo else [])]
+    paths = [*options.runs, *(Path(f"{WORD}:{label}") for label in (labels() if options.zoo else ()))]
     if not paths and any(claim.units for claim in claims):
-        raise InputError("claims run needs models: --zoo takes those that came with the package, --runs DIR your own")
+        raise InputError("claims run needs models: --zoo takes the installed ones, --runs DIR your own")
     runs = ms.find_runs(paths, without_checkpoint=True) if paths else []
     if not options.runs:
         claims, sentences = claims_for_zoo(claims, runs)
@@ -202,6 +204,8 @@ def claims_run(options: ClaimsRun) -> None:
             raise InputError("; ".join(sentences))
         for sentence in sentences:
             console.print(sentence, highlight=False, markup=False)
+    for sentence in claims_without_runs(claims, runs):
+        console.print(sentence, highlight=False, markup=False)
     try_claims(
         claims,
         runs,
@@ -223,7 +227,8 @@ def claims_run(options: ClaimsRun) -> None:
 
 def _where(options: ClaimsRun) -> list[str]:
     """The words of the command line that say what is measured."""
-    words = ["--runs", *map(str, options.runs)] if options.runs else []
+    words = [word for source in invited_sources() for word in ("--import", source)]
+    words += ["--runs", *map(str, options.runs)] if options.runs else []
     words += ["--zoo"] * options.zoo + [word for model in options.model for word in ("--model", model)]
     return words + (["--recipe", options.recipe] if options.recipe else [])
 

@@ -18,8 +18,8 @@ from mnemoscope.core.errors import InputError
 
 _NEXT = {
     "task": "mnemoscope train --import {file} --preset {name}",
-    "claim": "mnemoscope claims run --import {file} {name} --zoo --out verdicts",
-    "analysis": "mnemoscope {name} --import {file} zoo:d4-quick",
+    "claim": "mnemoscope claims run --import {file} {name} --runs zoo:v1-quick --out verdicts",
+    "analysis": "mnemoscope {name} --import {file} zoo:v3-quick",
 }
 """The command that uses what was written."""
 
@@ -54,7 +54,7 @@ def run(options: New) -> None:
         print(f"wrote {target}")
     file, test = targets
     print(f"try it:  {_NEXT[options.what].format(file=file, name=name)}")
-    print(f"test it: pytest {test}")
+    print(f"test it: python -m pytest {test}  (pip install pytest)")
 
 
 COMMANDS.add("new", Command(options=New, run=run, section="write an analysis"))

@@ -87,7 +87,7 @@ def test_one_step():
 
 
 def test_what_was_not_tracked_is_refused():
-    with pytest.raises(InputError, match="mnemoscope track"):
+    with pytest.raises(InputError, match="mnemoscope evaluate --checkpoints"):
         onset(None, "recall")
     with pytest.raises(InputError, match="must be one of: recall; got 'loss'"):
         onset(trajectory(recall=[0.0]), "loss")

@@ -106,5 +106,5 @@ def test_stages_by_hand():
 
 def test_runs_that_were_not_tracked_are_refused():
     for measure in (speed, when_freed):
-        with pytest.raises(InputError, match="mnemoscope track"):
+        with pytest.raises(InputError, match="mnemoscope evaluate --checkpoints"):
             measure(untrained(ALL)(0)[LATE["keys_late"]])

@@ -57,7 +57,7 @@ def test_when_accuracy_is_there_to_stay(subject):
 
 def test_without_a_trajectory_nothing_is_measured(subject):
     for measure in (falls, reached):
-        with pytest.raises(InputError, match="mnemoscope track"):
+        with pytest.raises(InputError, match="mnemoscope evaluate --checkpoints"):
             measure(subject)
 
 

@@ -146,5 +146,5 @@ def test_most_seeds_decide():
 
 
 def test_a_run_that_was_not_tracked_is_refused():
-    with pytest.raises(InputError, match="mnemoscope track"):
+    with pytest.raises(InputError, match="mnemoscope evaluate --checkpoints"):
         order(untrained(JOINT)(0)["memories"])

@@ -142,7 +142,7 @@ def test_verdicts_on_planted_deviations(by, expected):
 
 
 def test_a_run_that_was_not_tracked_is_refused():
-    with pytest.raises(InputError, match="mnemoscope track"):
+    with pytest.raises(InputError, match="mnemoscope evaluate --checkpoints"):
         deviations(untrained(WITH_W_F)(0)["memories-all"])
 
 

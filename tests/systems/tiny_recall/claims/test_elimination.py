@@ -46,8 +46,8 @@ def test_accuracy_and_loss_are_two_questions():
 
 
 @pytest.mark.parametrize("slots", ["all", "first"])
-def test_the_unused_value_on_the_conflict_set(set_by_hand, slots):
-    found = measure_conflict(Subject(model=set_by_hand, task=TASK.for_seed(0), seed=0), slots=slots)
+def test_the_unused_value_on_the_conflict_set(planted, slots):
+    found = measure_conflict(Subject(model=planted, task=TASK.for_seed(0), seed=0), slots=slots)
     assert found[EFFECT] == pytest.approx(1 / (1 + 4 * math.exp(-10)), abs=1e-6)
     assert found["p_recalled"] == pytest.approx((1 - found[EFFECT]) / 4, rel=1e-3)
     assert found[GATE] == 1
