@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.files import is_held, read_progress
-from mnemoscope.models.zoo import unpack_word
+from mnemoscope.models.zoo import WORD, is_label, unpack_word
 
 if TYPE_CHECKING:
     from mnemoscope.core.specification import RunSpec
@@ -107,7 +107,8 @@ def run_folders(path: str | Path) -> list[Path]:
 
 def no_runs_error(path: Path) -> InputError:
     """The message about a place without runs."""
-    return InputError(f"{path} is no run directory and holds none with a checkpoint; `mnemoscope train` makes one")
+    way_out = f"{WORD}:{path} is a shipped one" if path.parts and is_label(path.parts[0]) else "`mnemoscope train` makes one"
+    return InputError(f"{path} is no run directory and holds none with a checkpoint; {way_out}")
 
 
 def read_run_file(folder: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
-from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.errors import InputError, one_of, suggest_nearest
 from mnemoscope.core.guests import guest_directory, guest_of, guests, location
 from mnemoscope.models.files import user_cache, write_atomically
 
@@ -122,6 +122,11 @@ def missing() -> list[str]:
     return sorted(set(json.loads(_OURS.read_text())) - _files().keys())
 
 
+def is_label(name: str) -> bool:
+    """True if a configuration of the zoo has this name, installed or not."""
+    return name in _files() or name in missing()
+
+
 def not_installed() -> str | None:
     """One sentence where no distribution of trained runs is installed, with the command that brings them."""
     absent = () if _distributions() else missing()
@@ -154,6 +159,10 @@ def _file(label: str) -> Path:
         label = f"{names_with_words().get(parts[1], parts[1])}-{parts[2]}"
     if label not in files and label in missing():
         raise InputError(f"{WORD}:{label} is not installed; {INSTALL} brings it")
+    if label not in files and (absent := missing()):
+        known = f"{', '.join(labels())}, or of {len(absent)} that {INSTALL} brings"
+        nearest = suggest_nearest(label, [*files, *absent])
+        raise InputError(f"a configuration of the zoo must be one of: {known}; got {label!r}{nearest}")
     one_of("a configuration of the zoo", label, labels())
     return files[label]
 
