@@ -99,6 +99,9 @@ WRONG = [
     ("evaluate runs --n-samples few", "['few']; see mnemoscope evaluate --help"),
     ("compare runs/run", "Missing"),
     ("predict runs/run --out page.html", "Missing"),
+    ("predict runs/run 3 1", "Unrecognized words: 1; put the sequence in quotes"),
+    ("claims prove", "must be one of: claims diff, claims list, claims run, claims show; got 'claims prove'"),
+    ("ablate v3-quick", "zoo:v3-quick is a shipped one"),
     # values of training
     ("train --seeds a-b", "got 'a-b'"),
     ("train --seeds 3-1", "got '3-1'"),

@@ -58,7 +58,8 @@ def _run(words: list[str]) -> None:
     elif words[0] in ("-h", "--help"):
         print(overview())
     elif (found := split_command(words)) is None:
-        one_of("the command", " ".join(words[:2]), commands())
+        group = [name for name in commands() if name.startswith(f"{words[0]} ")]
+        one_of("the command", " ".join(words[: 2 if group else 1]), group or commands())
     else:
         name, rest = found
         called = " ".join(words[: len(words) - len(rest)])

@@ -45,6 +45,8 @@ def _refusal_text(event: ParseErrorEvent, options: type) -> str | None:
     """The words on an event; None where tyro prints its own."""
     match event:
         case UnrecognizedArgs(tokens=words):
+            if issubclass(options, SequenceOptions) and not words[0].startswith("-"):
+                return f"Unrecognized words: {', '.join(words)}; put the sequence in quotes"
             names = {name.lstrip("-"): name for name in option_names(options)}
             near = [names[name] for name in get_close_matches(words[0].partition("=")[0].lstrip("-"), names)]
             return f"Unrecognized options: {', '.join(words)}" + (f"; the nearest: {', '.join(near)}" if near else "")

@@ -107,7 +107,9 @@ def run_folders(path: str | Path) -> list[Path]:
 
 def no_runs_error(path: Path) -> InputError:
     """The message about a place without runs."""
-    way_out = f"{WORD}:{path} is a shipped one" if path.parts and is_label(path.parts[0]) else "`mnemoscope train` makes one"
+    way_out = (
+        f"{WORD}:{path} is a shipped one" if path.parts and is_label(path.parts[0]) else "`mnemoscope train` makes one"
+    )
     return InputError(f"{path} is no run directory and holds none with a checkpoint; {way_out}")
 
 
