@@ -37,7 +37,7 @@ def _interrupt_and_fail(options) -> None:
 
 @pytest.mark.parametrize("run", [_interrupt, _interrupt_and_fail])
 def test_an_interrupt_is_one_line(run, monkeypatch, capsys):
-    monkeypatch.setattr("mnemoscope.cli.parse.execute", lambda command, words: run(words))
+    monkeypatch.setattr("mnemoscope.cli.parse.execute", lambda command, words, **_: run(words))
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(SystemExit) as end:
         main(["list"])
@@ -47,7 +47,7 @@ def test_an_interrupt_is_one_line(run, monkeypatch, capsys):
 
 
 def test_other_errors_are_errors(monkeypatch):
-    def fail(command, words):
+    def fail(command, words, **_):
         raise AttributeError("a bug")
 
     monkeypatch.setattr("mnemoscope.cli.parse.execute", fail)
