@@ -21,7 +21,7 @@ def resolved(name):
 @pytest.mark.parametrize("old", OLD_NAMES)
 def test_an_old_name_warns_and_is_the_new_object(old):
     room, _, name = old.rpartition(".")
-    vars(importlib.import_module(room)).pop(name, None)  # an old room that something imported stands there
+    vars(importlib.import_module(room)).pop(name, None)  # the room may hold the module of an old name
     with pytest.warns(FutureWarning, match="is now"):
         found = resolved(old)
     assert found is pkgutil.resolve_name(OLD_NAMES[old])

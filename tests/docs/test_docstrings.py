@@ -1,4 +1,4 @@
-"""Every public function and class has an example in its docstring, which gives what stands there."""
+"""Every public function and class has an example in its docstring, and the example prints what the docstring says."""
 
 import doctest
 import functools

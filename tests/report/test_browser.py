@@ -53,7 +53,7 @@ def test_the_report_in_a_browser(four_values, tmp_path):
     for view in seen["views"]:
         assert view["heads"] == ["L0H0", "L0H1"]
         assert view["painted"] >= 3  # both heads small, one of them in full size
-    assert len(seen["plots"]) == 4  # three of them at a glance, which stand there once
+    assert len(seen["plots"]) == 4  # three of them at a glance; no later section repeats them
     assert html.count('<p class="again">') == 3
     assert all(count > 0 for count in seen["plots"])
     assert seen["tools"] == [{"buttons": 4, "covers": False}] * 4  # the toolbar stands over the figure, not in it

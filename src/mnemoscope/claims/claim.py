@@ -27,7 +27,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.models.subjects import Subject
 
 Quantifier = Literal["most", "every", "exists", "mean", "equivalence"]
-"""How many replicates must have the effect."""
+"""The share of replicates that the effect needs, or a statement about their mean."""
 Direction = Literal["above", "below", "within"]
 Outcome = Literal["SUPPORTED", "REFUTED", "MIXED", "INCONCLUSIVE", "NOT_APPLICABLE"]
 Prompts = Literal["own", "shared", "enumerated"]
