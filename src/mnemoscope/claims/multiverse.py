@@ -117,7 +117,7 @@ def choices_of(claim: Claim) -> dict[str, tuple[Any, ...]]:
 
 
 def n_combinations(claim: Claim) -> int:
-    """How many combinations the choices of a claim have."""
+    """The number of combinations that the choices of a claim have."""
     return math.prod(map(len, choices_of(claim).values()))
 
 

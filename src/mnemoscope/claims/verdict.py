@@ -166,7 +166,7 @@ class Multiverse:
 
     @property
     def sentence(self) -> str:
-        """How many combinations agree, oppose the verdict and decide nothing."""
+        """The numbers of combinations that agree, oppose the verdict and decide nothing."""
         n, missing = len(self.universes), self.n_drawn - len(self.universes)
         drawn = f", drawn from {self.n_combinations:,}," if self.n_drawn < self.n_combinations else ""
         rest = n - self.n_agreeing - self.n_opposed
