@@ -131,7 +131,7 @@ def test_each_half_of_the_prompts_is_judged_by_itself():
 def test_controls_are_measured_under_the_same_factors_and_held_to_the_margins_of_the_claim():
     """A planted effect of .4 clears the halved margin, not the claim's; with the other side the plant turns bad."""
     control = Control(name="planted", kind="negative", plant=planted, n=1)
-    ruling = tried(of_draws(margin=0.45, controls=(control,), factors={"side": (-1,)}))
+    ruling = tried(of_draws(margin=0.45, controls=(control,), measure=of_case, factors={"side": (-1,)}))
     assert {each.outcome for each in ruling.multiverse.universes if each.choices["side"] == AS_CLAIMED} == {"SUPPORTED"}
     bad = Control(name="measured", kind="negative", plant=handed, n=1)
     found = tried(of_draws(margin=0.45, controls=(bad,), measure=of_case, factors={"side": (-1,)})).multiverse
