@@ -115,7 +115,7 @@ def test_agreement_is_counted_by_choice():
     assert (found.n_agreeing, found.n_opposed) == (10, 10)
     assert found.agreement[:2] == [("side", AS_CLAIMED, 10, 10), ("side", "-1", 0, 10)]
     assert found.sentence.startswith(
-        "Of 20 combinations of analysis choices 10 (50%) agree with the verdict SUPPORTED, 10 decide otherwise and 0"
+        "Of 20 combinations of analysis choices 10 (50 %) agree with the verdict SUPPORTED, 10 decide otherwise and 0"
     )
     assert tried(of_draws()).multiverse.n_opposed == 0
 

@@ -183,8 +183,8 @@ class Multiverse:
         faults = sum(bool(each.fault) and self.outcome != "INCONCLUSIVE" for each in self.universes)
         rest = n - self.n_agreeing - self.n_opposed - faults
         sentences = [
-            f"Of {n} combinations of analysis choices{drawn} {self.n_agreeing} ({self.n_agreeing / n:.0%}) agree with "
-            f"the verdict {self.outcome.replace('_', ' ')}, {self.n_opposed} decide otherwise and {rest} do not decide."
+            f"Of {n} combinations of analysis choices{drawn} {self.n_agreeing} ({100 * self.n_agreeing / n:.0f} %) agree "
+            f"with the verdict {self.outcome.replace('_', ' ')}, {self.n_opposed} decide otherwise and {rest} do not decide."
         ]
         if faults:
             sentences.append(f"In {faults} a control misbehaves, so that they decide nothing.")
