@@ -15,7 +15,7 @@ import xarray as xr
 
 from mnemoscope.claims.claim import Claim, Outcome, is_training_factor
 from mnemoscope.claims.evidence import Evidence, prompt_mean, select_effect
-from mnemoscope.claims.quantifiers import Interval
+from mnemoscope.claims.intervals import Interval
 from mnemoscope.claims.registration import Superseded, registration
 from mnemoscope.claims.replicates import expected_seeds
 from mnemoscope.core.html import html_table
