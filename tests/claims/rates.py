@@ -143,7 +143,7 @@ WRONG = {
         draw=lambda rng: (kinds(rng) - 1) / 16, claim=make_claim("equivalence", margin=1 / 16)
     ),
     "equivalence: the same, accuracies": Population(
-        draw=lambda rng: -(rng.random(16) < 1 / 16) * 0.95 - 0.05 * rng.random(16),
+        draw=lambda rng: -0.95 * (rng.random(16) < 1 / 16) - 0.05 * rng.random(16),
         claim=make_claim("equivalence", margin=0.95 / 16 + 0.025, unit="accuracy"),
     ),
     "four parts at their margins, errors not known": Population(

@@ -35,7 +35,7 @@ def test_without_a_bound_on_the_side_of_the_unseen_nothing_is_shown():
 
 @pytest.mark.parametrize("shift", [0.0, 1e-7, 1e-3])
 def test_it_is_smooth_where_the_saddlepoint_has_no_slope(shift):
-    """With the value 0 there, the mean of these is the bound; by hand P(E / 2 > G / 100), E and G of shapes 1 and 50."""
+    """With one value more at 0 their mean is the bound: P(E / 2 > G / 100), E and G of shapes 1 and 50, by hand."""
     values = np.full((1, 50), 0.51 + shift)
     assert p_mean_above(values, 0.5, ONE)[0] == pytest.approx((1 + (0.01 + shift) / 0.5) ** -50, rel=0.02)
 

@@ -174,7 +174,7 @@ def read_marker(args: Sequence[Any], options: Mapping[str, Any], *, name: str, d
 
 
 _OPTIONS: Mapping[str, Any] = {
-    "quantifier": "most", "bounds": None, "gate": None, "at_least": 0.99, "preset": None, "expect": None
+    "quantifier": "most", "gate": None, "at_least": 0.99, "preset": None, "expect": None, "bounds": None
 }  # fmt: skip
 """Options of the marker with their defaults."""
 
