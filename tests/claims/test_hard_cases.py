@@ -5,10 +5,12 @@ from collections import Counter
 import numpy as np
 import pytest
 import xarray as xr
+from scipy import stats
 
 from mnemoscope.claims.claim import Criterion
 from mnemoscope.claims.evidence import Evidence
 from mnemoscope.claims.judge import judge
+from mnemoscope.claims.quantifiers import intraclass_limit
 from mnemoscope.core.errors import InputError
 from tests.claims.trials import MARGIN, along_seeds, make_claim, make_evidence
 
@@ -168,3 +170,53 @@ def test_a_mean_says_which_unseen_kind_would_undo_it():
     unbounded = judge(make_claim("mean"), make_evidence(effects))
     assert unbounded.outcome == "INCONCLUSIVE"
     assert "ask for a share (`most`) where it has none" in unbounded.reason
+
+
+def test_what_all_replicates_share_is_said():
+    shared = judge(make_claim(), make_evidence(np.ones(16), shared=("initial weights", "facts")))
+    assert shared.outcome == "SUPPORTED"
+    assert "all seeds share initial weights, facts, so it is about draws of what they do not share" in shared.reason
+    assert "share initial" not in judge(make_claim(), make_evidence(np.ones(16))).reason
+
+
+def in_groups(values, group) -> Evidence:
+    return make_evidence(along_seeds(values).assign_coords(group=("seed", group)))
+
+
+def test_replicates_that_share_something_count_as_fewer():
+    """Twice 16 that are equal in pairs are 16, of which 15 clear the margin."""
+    values = np.random.default_rng(0).normal(1, 0.1, 16)
+    values[7] = 0.0
+    pairs = in_groups(values.repeat(2), np.arange(16).repeat(2))
+    assert judge(make_claim(), pairs).p_support == pytest.approx(17 / 2**16)
+    one_each = in_groups(values.repeat(2), np.arange(32))
+    assert judge(make_claim(), one_each).p_support == judge(make_claim(), make_evidence(values.repeat(2))).p_support
+    alone = in_groups(values, np.zeros(16, dtype=int))  # all of one group: nothing shows how much they share
+    assert judge(make_claim(), alone).outcome == "INCONCLUSIVE"
+
+
+def test_a_mean_over_groups_is_one_of_groups():
+    values = np.random.default_rng(0).normal(1, 0.1, 16)
+    claim = make_claim("mean", bounds=(0, 2))
+    doubled = judge(claim, in_groups(values.repeat(2), np.arange(16).repeat(2)))
+    assert doubled.effect_interval == judge(claim, make_evidence(values)).effect_interval
+
+
+def test_the_limit_of_the_intraclass_correlation_is_that_of_f():
+    """By hand: groups (0, 1), (2, 3), (4, 5) have mean squares 8 between and .5 within, so F is 16."""
+    ratio = 16 / stats.f.ppf(0.05, 2, 3)
+    limit = intraclass_limit(np.arange(6.0), (0, 0, 1, 1, 2, 2))
+    assert limit == pytest.approx((ratio - 1) / (ratio + 1))
+    assert intraclass_limit(np.arange(4.0), (0, 0, 0, 0)) == 1
+    of_prompts = make_evidence(along_seeds(np.ones((2, 3))).assign_coords(group=("prompt", [0, 1, 1])), prompts="own")
+    with pytest.raises(InputError, match="group of effects must lie along seed"):
+        of_prompts.sample("effect", BOTH)
+
+
+def test_effects_beyond_the_bounds_of_their_criterion_are_refused():
+    with pytest.raises(InputError, match="bounds of effect must hold for every effect; got 1 to 1"):
+        judge(make_claim("mean", bounds=(0, 0.5)), make_evidence(np.ones(16)))
+    wide = judge(make_claim("mean", unit="share of a step"), make_evidence(3 * np.ones(16)))
+    assert wide.outcome == "INCONCLUSIVE"  # the unit is only a word
+    with pytest.raises(InputError, match="bounds of effect must be the smallest and the largest effect"):
+        make_claim("mean", bounds=(1, 0))
