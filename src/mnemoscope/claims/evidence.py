@@ -45,6 +45,7 @@ GROUP = "group"
 """Name of the coordinate that says which replicates share something."""
 _ALIKE = 0.001
 _FEW_BLOCKS = 4
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -271,7 +272,8 @@ def _alike_neighbours(values: Float[np.ndarray, "replicate prompt"], *, shared: 
         rest = rest.mean(0, keepdims=True)
     elif n_rows > 1:
         rest = rest - rest.mean(0)
-    if not (total := float((rest**2).sum())):
+    total = float((rest**2).sum())
+    if total <= _ROUNDING * float((values**2).sum()):
         return 1
     correlation = float((rest[:, 1:] * rest[:, :-1]).sum()) / total + 1 / n  # means taken out make neighbours unlike
     alike = stats.norm.sf(correlation * (len(rest) * (n - 1)) ** 0.5) <= _ALIKE

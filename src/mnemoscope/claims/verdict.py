@@ -120,6 +120,66 @@ class SensitivityCell:
         return f"{where} it is {v.outcome} ({round(v.share * v.n)} of {v.n} {replicate}s)."
 
 
+@dataclass(frozen=True, kw_only=True)
+class Universe:
+    """One combination of analysis choices, each with its value in words, and the verdict under it."""
+
+    choices: Mapping[str, str]
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Multiverse:
+    """The verdicts of a claim under combinations of its choices.
+
+    Attributes:
+        outcome: The verdict on the claim as it stands.
+        universes: One per combination that was judged, the claim as it stands first.
+        n_combinations: How many combinations there are.
+        n_drawn: How many of them were drawn.
+    """
+
+    outcome: Outcome
+    universes: tuple[Universe, ...]
+    n_combinations: int
+    n_drawn: int
+
+    @property
+    def n_agreeing(self) -> int:
+        """Combinations with the same outcome."""
+        return sum(each.verdict.outcome == self.outcome for each in self.universes)
+
+    @property
+    def n_opposed(self) -> int:
+        """Combinations that decide the other way; of an undecided claim, that decide at all."""
+        decided = {"SUPPORTED": {"REFUTED"}, "REFUTED": {"SUPPORTED"}}.get(self.outcome, {"SUPPORTED", "REFUTED"})
+        return sum(each.verdict.outcome in decided for each in self.universes)
+
+    @property
+    def agreement(self) -> list[tuple[str, str, int, int]]:
+        """For every value of every choice: choice, value, combinations that agree, and combinations."""
+        found: dict[tuple[str, str], list[bool]] = {}
+        for each in self.universes:
+            for pair in each.choices.items():
+                found.setdefault(pair, []).append(each.verdict.outcome == self.outcome)
+        names = list(dict.fromkeys(name for name, _ in found))
+        ordered = sorted(found.items(), key=lambda item: names.index(item[0][0]))
+        return [(*pair, sum(agree), len(agree)) for pair, agree in ordered]
+
+    @property
+    def sentence(self) -> str:
+        """The numbers of combinations that agree, oppose the verdict and decide nothing."""
+        n, missing = len(self.universes), self.n_drawn - len(self.universes)
+        drawn = f", drawn from {self.n_combinations:,}," if self.n_drawn < self.n_combinations else ""
+        rest = n - self.n_agreeing - self.n_opposed
+        sentence = (
+            f"Of {n} combinations of analysis choices{drawn} {self.n_agreeing} ({self.n_agreeing / n:.0%}) agree with "
+            f"the verdict {self.outcome.replace('_', ' ')}, {self.n_opposed} decide otherwise and {rest} do not decide."
+        )
+        none = f" {missing} more cannot be judged: too few models were trained so, or effects come without prompts."
+        return sentence + (none if missing else "")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ruling:
     """The result of a trial.
@@ -129,7 +189,8 @@ class Ruling:
     names; None where no seed has checkpoints along training, or the measure makes no sense there. `departures` are
     differences from the registration; None where nothing is registered. `code` says which code has moved since
     registration, which is no departure. `set_aside` are runs of the claim's configurations that were handed in and are
-    not used, and why. `superseded` are its earlier forms, the oldest first.
+    not used, and why. `superseded` are its earlier forms, the oldest first. `multiverse` has the verdicts under
+    combinations of choices; None where it was not asked for.
     """
 
     claim: Claim
@@ -142,6 +203,7 @@ class Ruling:
     code: str = ""
     set_aside: tuple[str, ...] = ()
     superseded: tuple[Superseded, ...] = ()
+    multiverse: Multiverse | None = None
 
     @property
     def favoured(self) -> tuple[str, ...]:
@@ -257,6 +319,22 @@ def ruling_record(ruling: Ruling) -> dict[str, Any]:
                 **verdict_record(cell.verdict),
             }
             for cell in ruling.sensitivity
+        ],
+        "multiverse": None if ruling.multiverse is None else _multiverse_record(ruling.multiverse),
+    }
+
+
+def _multiverse_record(multiverse: Multiverse) -> dict[str, Any]:
+    """Counts, and of every combination its choices and numbers."""
+    return {
+        "n_combinations": multiverse.n_combinations,
+        "n_drawn": multiverse.n_drawn,
+        "n_agreeing": multiverse.n_agreeing,
+        "n_opposed": multiverse.n_opposed,
+        "universes": [
+            {"choices": dict(each.choices), "outcome": each.verdict.outcome, "n": each.verdict.n}
+            | _numbers(each.verdict)
+            for each in multiverse.universes
         ],
     }
 

@@ -106,6 +106,9 @@ def try_claims(
     show(title, VERDICT_HEADER, shorten_rows(rulings), n_text=4)
     for note in registered_notes((ruling.claim.id, ruling.departures, ruling.code) for ruling in rulings):
         console.print(note, highlight=False, markup=False)
+    for ruling in rulings:
+        if ruling.multiverse is not None:
+            console.print(f"{ruling.claim.id}: {ruling.multiverse.sentence}", highlight=False, markup=False)
     if rows := unjudged_rows(rulings):
         show(UNJUDGED, UNJUDGED_HEADER, rows, n_text=2)
     with console.status("verdicts are written, with a page of figures"):
