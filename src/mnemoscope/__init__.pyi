@@ -18,8 +18,8 @@ from .analyses.shapley import shapley as shapley
 from .claims.claim import CLAIMS as CLAIMS
 from .claims.claim import Claim as Claim
 from .claims.claim import Control as Control
-from .claims.claim import Criterion as Criterion
 from .claims.claim import Gate as Gate
+from .claims.criterion import Criterion as Criterion
 from .claims.judge import judge as judge
 from .claims.trials import run_trials as run_trials
 from .core.batch import Batch as Batch

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mnemoscope.claims.claim import Gate
+from mnemoscope.claims.intervals import studentised
 from mnemoscope.claims.judge import judge
-from mnemoscope.claims.quantifiers import studentised
 from tests.claims.trials import MARGIN, along_seeds, make_claim, make_evidence
 
 GATE = Gate(statement="learned it", at_least=0.9)
@@ -16,7 +16,7 @@ QUANTIFIERS = ("most", "every", "exists", "mean", "equivalence")
 
 def outcomes(quantifier, draw, *, n_trials, gate=None, **fields) -> Counter:
     """Outcomes over trials; `draw` gives effects, or effects and what the gate looks at."""
-    claim = make_claim(quantifier, gate=gate, **{"margin": fields.pop("margin", MARGIN)})
+    claim = make_claim(quantifier, gate=gate, margin=fields.pop("margin", MARGIN), bounds=fields.pop("bounds", None))
     n_resamples = 599 if quantifier in ("mean", "equivalence") else 9
     rng = np.random.default_rng(0)
     count = Counter()
@@ -85,25 +85,28 @@ def test_shuffled_labels_support_nothing(quantifier):
         shuffled = rng.permuted(skills, axis=1)
         return shuffled[:, 0] - shuffled[:, 1]
 
-    count = outcomes(quantifier, draw, n_trials=200, prompts=None, margin=0.0)
+    count = outcomes(quantifier, draw, n_trials=200, prompts=None, margin=0.0, bounds=(-3, 3))
     assert count["SUPPORTED"] <= 4
     intact = lambda rng: np.diff(rng.normal([0.0, 1.0], 0.2, (16, 2)))[:, 0]  # noqa: E731
-    assert outcomes(quantifier, intact, n_trials=20, prompts=None, margin=0.0)["SUPPORTED"] == 20
+    assert outcomes(quantifier, intact, n_trials=20, prompts=None, margin=0.0, bounds=(-1, 3))["SUPPORTED"] == 20
 
 
 @pytest.mark.parametrize("quantifier", QUANTIFIERS)
 @pytest.mark.parametrize("prompts", ["own", pytest.param("shared", marks=pytest.mark.slow), "enumerated"])
 def test_planted_effects_are_supported_and_wrong_ones_refuted(quantifier, prompts):
+    # An equivalence within a third of the bounds takes more than 16: .75**16 is above .005.
+    n, bounds = (32, (-1.25, 1.25)) if quantifier == "equivalence" else (16, (-0.75, 1.25))
+
     def planted(effect):
         def draw(rng):
-            effects = rng.normal(effect, 0.1, 16)
-            return effects if prompts == "enumerated" else effects[:, None] + rng.normal(0, 0.3, (16, 40))
+            effects = rng.normal(effect, 0.1, n)
+            return effects if prompts == "enumerated" else effects[:, None] + rng.normal(0, 0.3, (n, 40))
 
         return draw
 
     clears, fails = (0.0, 3 * MARGIN) if quantifier == "equivalence" else (MARGIN + 0.5, MARGIN - 0.5)
-    assert outcomes(quantifier, planted(clears), n_trials=60, prompts=prompts)["SUPPORTED"] >= 57
-    assert outcomes(quantifier, planted(fails), n_trials=60, prompts=prompts)["REFUTED"] >= 57
+    assert outcomes(quantifier, planted(clears), n_trials=60, prompts=prompts, bounds=bounds)["SUPPORTED"] >= 57
+    assert outcomes(quantifier, planted(fails), n_trials=60, prompts=prompts, bounds=bounds)["REFUTED"] >= 57
 
 
 def rate(draw, mean, *, level, n_trials=2000, prompts="enumerated") -> tuple[float, float]:

@@ -2,15 +2,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mnemoscope.claims import quantifiers
-from mnemoscope.claims.quantifiers import share_interval
+from mnemoscope.claims import intervals
+from mnemoscope.claims.intervals import share_interval
 from tests.claims.trials import make_evidence
 
 
 def studentised(values, prompts="enumerated", seed=0, n_resamples=1999):
     values = np.asarray(values, dtype=float)
     sample = make_evidence(values, prompts=prompts).sample("effect", np.ones(len(values), dtype=bool))
-    return quantifiers.studentised(sample, seed=seed, n_resamples=n_resamples)
+    return intervals.studentised(sample, seed=seed, n_resamples=n_resamples)
 
 
 def test_the_interval_of_a_share_is_exact():

@@ -57,7 +57,7 @@ def test_outcomes_of_most(n, n_clear, expected):
 def test_one_deviating_seed_in_sixteen(quantifier, expected):
     effects = np.random.default_rng(0).normal(1, 0.05, 16)
     effects[7] = 0.0
-    assert outcome(make_claim(quantifier), make_evidence(effects)) == expected
+    assert outcome(make_claim(quantifier, bounds=(0, 1.5)), make_evidence(effects)) == expected
     if quantifier == "every":
         assert outcome(make_claim(quantifier), make_evidence(effects, prompts=None)) == "INCONCLUSIVE"
     if quantifier == "exists":
@@ -66,9 +66,9 @@ def test_one_deviating_seed_in_sixteen(quantifier, expected):
 
 def test_one_deviating_seed_leaves_equivalence_undecided():
     effects = np.random.default_rng(0).normal(0, 0.01, 16)
-    assert outcome(make_claim("equivalence"), make_evidence(effects)) == "SUPPORTED"
+    assert outcome(make_claim("equivalence", bounds=(-0.6, 0.6)), make_evidence(effects)) == "SUPPORTED"
     effects[7] = 1.0
-    verdict = judge(make_claim("equivalence"), make_evidence(effects))
+    verdict = judge(make_claim("equivalence", bounds=(-1, 1)), make_evidence(effects))
     assert verdict.outcome == "INCONCLUSIVE"
     assert verdict.effect_interval.high > MARGIN > verdict.effect
 
@@ -129,7 +129,7 @@ def test_a_control_is_about_what_the_claim_is_about():
     controls = (Control(name="untrained", kind="negative"),)
     evidence = make_evidence(clearing(16, 16), controls={"untrained": spread})
     assert outcome(make_claim("most", controls=controls), evidence) == "INCONCLUSIVE"
-    assert outcome(make_claim("mean", controls=controls), evidence) == "SUPPORTED"
+    assert outcome(make_claim("mean", controls=controls, bounds=(0, 1)), evidence) == "SUPPORTED"
     claim, evidence = of_parts(a=clearing(16, 16), b=clearing(16, 16))
     half = xr.Dataset({"a": 1.0, "b": 0.0})  # one of two parts shows up without training: that is not the claim
     for joined, expected in (("all", "SUPPORTED"), ("any", "INCONCLUSIVE")):
@@ -229,5 +229,6 @@ def test_evidence_is_of_the_kind_that_the_claim_asks_for():
 def test_a_verdict_follows_from_the_seed():
     rng = np.random.default_rng(0)
     evidence = make_evidence(rng.normal(0.4, 0.3, 16))
-    assert judge(make_claim("mean"), evidence) == judge(make_claim("mean"), evidence)
-    assert judge(make_claim("mean"), evidence, seed=1).p_support != judge(make_claim("mean"), evidence).p_support
+    claim = make_claim("mean", margin=0.05, bounds=(-0.3, 0.8))
+    assert judge(claim, evidence) == judge(claim, evidence)
+    assert judge(claim, evidence, seed=1).p_support != judge(claim, evidence).p_support

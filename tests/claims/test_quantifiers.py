@@ -3,14 +3,15 @@ import pytest
 from scipy import stats
 
 from mnemoscope.claims.claim import Criterion
-from mnemoscope.claims.quantifiers import QUANTIFIERS, Decision, studentised
+from mnemoscope.claims.intervals import studentised
+from mnemoscope.claims.quantifiers import QUANTIFIERS, Decision
 from tests.claims.trials import MARGIN, clearing, make_evidence
 
 
-def decide(quantifier, effects, prompts="enumerated", direction="above") -> Decision:
+def decide(quantifier, effects, prompts="enumerated", direction="above", bounds=None) -> Decision:
     effects = np.asarray(effects, dtype=float)
     sample = make_evidence(effects, prompts=prompts).sample("effect", np.ones(len(effects), dtype=bool))
-    part = Criterion(name="effect", quantifier=quantifier, margin=MARGIN, direction=direction)
+    part = Criterion(name="effect", quantifier=quantifier, margin=MARGIN, direction=direction, bounds=bounds)
     return QUANTIFIERS[quantifier](sample, part, studentised(sample, seed=0, n_resamples=1999))
 
 
@@ -70,19 +71,20 @@ def test_exists_mirrors_every():
 def test_mean_looks_at_the_mean_and_not_at_the_count():
     few_but_large = np.array([MARGIN - 0.01] * 10 + [MARGIN + 2] * 6)
     assert decide("most", few_but_large).p_refute < 0.25
-    assert decide("mean", few_but_large).p_support < 0.025
-    mirrored = decide("mean", 2 * MARGIN - few_but_large, direction="below")
-    assert mirrored.p_support == decide("mean", 2 * MARGIN - few_but_large).p_refute < 0.025
+    assert decide("mean", few_but_large, bounds=(0, 3)).p_support < 0.025
+    mirrored = decide("mean", 2 * MARGIN - few_but_large, direction="below", bounds=(-3, 0.5))
+    assert mirrored.p_support == decide("mean", 2 * MARGIN - few_but_large, bounds=(-3, 0.5)).p_refute < 0.025
+    assert decide("mean", few_but_large).p_support == 1  # an effect without bounds
 
 
 def test_equivalence_is_not_the_absence_of_an_effect():
     rng = np.random.default_rng(0)
     small, wide, large = (rng.normal(mean, sd, 16) for mean, sd in ((0, 0.05), (0, 1.5), (2 * MARGIN, 0.05)))
-    assert decide("equivalence", small, direction="within").p_support < 0.005
-    undecided = decide("equivalence", wide, direction="within")
+    assert decide("equivalence", small, direction="within", bounds=(-0.7, 0.7)).p_support < 0.005
+    undecided = decide("equivalence", wide, direction="within", bounds=(-9, 9))
     assert min(undecided.p_support, undecided.p_refute) > 0.05
-    for side in (1, -1):
-        assert decide("equivalence", side * large, direction="within").p_refute < 0.005
+    for side, bounds in ((1, (-0.1, 0.7)), (-1, (-0.7, 0.1))):
+        assert decide("equivalence", side * large, direction="within", bounds=bounds).p_refute < 0.005
 
 
 def test_what_shared_prompts_may_have_moved_together_is_not_counted():
@@ -91,7 +93,8 @@ def test_what_shared_prompts_may_have_moved_together_is_not_counted():
     values = MARGIN + 0.1 + common - common.mean() + rng.normal(0, 0.001, (16, 25))
     for quantifier in ("most", "every"):
         assert decide(quantifier, values, "shared").p_support == 1
-        assert decide(quantifier, values, "own").p_support == 2**-16
+        assert decide(quantifier, values, "own").p_support == 1  # each is half an error above the margin
+        assert decide(quantifier, values + 2, "own").p_support == pytest.approx(0.505**16)
         assert decide(quantifier, values + 2, "shared").p_support == 2**-16
     assert decide("most", values, "shared").remark.startswith("16 of them so near the margin")
     assert decide("exists", values - 0.2, "shared").p_refute == 1

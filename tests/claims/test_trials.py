@@ -450,7 +450,7 @@ def test_effects_a_prompt_keep_their_prompts(runs):
 
 
 def by_prompt(subject: Subject) -> dict[str, np.ndarray]:
-    return {"effect": np.array([2.0, 2.1, 1.9])}
+    return {"effect": np.array([2.0, 2.1, 1.9] * 2)}
 
 
 def test_the_name_of_a_bound_function_is_the_same_in_every_process():

@@ -11,6 +11,6 @@ HERE = Path(__file__).parent
 def pytest_collection_modifyitems(items):
     """Mark the tests of claims below this folder."""
     for item in items:
-        claims = "claims" in item.path.parts or item.path.stem == "test_calibration"
+        claims = "claims" in item.path.parts or item.path.stem in ("test_calibration", "test_nulls")
         if claims and item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.slow)

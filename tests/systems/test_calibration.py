@@ -212,11 +212,13 @@ def test_one_deviating_seed_in_sixteen():
     assert verdict(lighter(split.CLAIM, quantifier="every"), cases[:7] * 3).outcome == "SUPPORTED"
 
 
+UNTRAINED = untrained({"v3": Configuration(preset="v3-4-values")})
+
+
 @cache
 def without_training():
-    plant = untrained({"v3": Configuration(preset="v3-4-values")})
     task = PermutationLookup(n_values=4, repeat_ratio=0.3)
-    return [on(plant(case)["v3"].model, task, case) for case in range(16)]
+    return [on(UNTRAINED(case)["v3"].model, task, case) for case in range(16)]
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != ATTENTION])

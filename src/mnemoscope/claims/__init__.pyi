@@ -4,11 +4,11 @@ from .claim import GATE as GATE
 from .claim import LEARNED as LEARNED
 from .claim import Case as Case
 from .claim import Measured as Measured
-from .claim import Quantifier as Quantifier
 from .claim import case as case
 from .claim import controls as controls
 from .claim import most as most
 from .claim import table as table
+from .criterion import Quantifier as Quantifier
 from .evidence import Evidence as Evidence
 from .explanation import ClaimTexts as ClaimTexts
 from .explanation import Explanation as Explanation

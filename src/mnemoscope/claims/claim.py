@@ -4,9 +4,7 @@ A claim that has one effect states its quantifier, margin and direction itself. 
 per part and says whether `all` of them must hold or `any` of them is enough. "Most seeds do A, and most seeds do B"
 does not say that most seeds do both: for that give one effect, the smaller of the two.
 
-An effect *clears* its margin when it lies strictly beyond it: an effect exactly at the margin clears nothing and fails
-nothing. Differences that float32 arithmetic makes count as none. A gate chooses the replicates that count; controls
-test the instrument.
+A gate chooses the replicates that count; controls test the instrument.
 """
 
 import math
@@ -18,6 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Bool, Float
 
+from mnemoscope.claims.criterion import Criterion, Direction, Quantifier
 from mnemoscope.claims.explanation import Explanation
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.guests import Registry
@@ -26,9 +25,6 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.models.subjects import Subject
 
-Quantifier = Literal["most", "every", "exists", "mean", "equivalence"]
-"""The share of replicates that the effect needs, or a statement about their mean."""
-Direction = Literal["above", "below", "within"]
 Outcome = Literal["SUPPORTED", "REFUTED", "MIXED", "INCONCLUSIVE", "NOT_APPLICABLE"]
 Prompts = Literal["own", "shared", "enumerated"]
 """Drawn for each replicate; drawn once for all; all that there are."""
@@ -38,66 +34,6 @@ Replicate = Literal["seed", "draw", "question", "model"]
 
 Measured = Mapping[str, float | Float[np.ndarray, " prompt"]]
 """The numbers that a measure returns, by name: one each, or one per prompt (of a language model: per question)."""
-
-_TIE = 1e-6
-
-
-def subtract_bound(values: Float[np.ndarray, "*shape"], bound: float) -> Float[np.ndarray, "*shape"]:
-    """Values minus the bound, exactly 0 where the two are equal up to rounding."""
-    distance = values - bound
-    return np.where(np.abs(distance) <= _TIE * max(1.0, abs(bound)), 0.0, distance)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Criterion:
-    """One effect and what it must do.
-
-    Raises InputError where the margin is not finite, or not positive in the direction `within`, and where `mean` or
-    `equivalence` has the direction of the other.
-
-    Attributes:
-        name: The effect in the evidence.
-        quantifier: Over the replicates. `most`: more than half of them clear the margin; `every`: all do; `exists`:
-            one does; `mean`: their mean does; `equivalence`: their mean lies within the margin ("no effect").
-        margin: In the unit of the effect.
-        direction: Where an effect that clears the margin lies: `above` it, `below` it, or `within` the margin on
-            either side of 0.
-
-    >>> ms.Criterion(name="recall", quantifier="most", margin=0.9, unit="accuracy").direction
-    'above'
-    """
-
-    name: str
-    quantifier: Quantifier
-    margin: float
-    direction: Direction = "above"
-    unit: str = ""
-
-    def __post_init__(self) -> None:
-        one_of(f"quantifier of {self.name}", self.quantifier, get_args(Quantifier))
-        one_of(f"direction of {self.name}", self.direction, get_args(Direction))
-        if not math.isfinite(self.margin) or (self.direction == "within" and self.margin <= 0):
-            allowed = "a positive number" if self.direction == "within" else "a finite number"
-            raise InputError(f"margin of {self.name} must be {allowed}; got {self.margin!r}")
-        if self.quantifier == "equivalence" and self.direction != "within":
-            raise InputError(f"{self.name}: equivalence needs direction='within'; got {self.direction!r}")
-        if self.quantifier == "mean" and self.direction == "within":
-            raise InputError(f"{self.name}: a mean within a margin is quantifier='equivalence'; got 'mean'")
-
-    def slack(self, effects: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-        """The distances by which effects clear the margin: positive where they do, negative where they fail."""
-        match self.direction:
-            case "above":
-                return subtract_bound(effects, self.margin)
-            case "below":
-                return -subtract_bound(effects, self.margin)
-            case "within":
-                return -subtract_bound(np.abs(effects), self.margin)
-
-    @property
-    def wording(self) -> str:
-        """The criterion in words: above 0.25, within ±0.1."""
-        return f"within ±{self.margin:g}" if self.direction == "within" else f"{self.direction} {self.margin:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +126,7 @@ class Claim:
         margin: In the unit of the effect.
         direction: Which side of the margin.
         unit: Of the effect of a claim without parts; shown.
+        bounds: Of the effect of a claim without parts, as in `Criterion`.
         parts: Of a claim with several effects, instead of the three above.
         joined: Whether `all` parts must hold or `any` one.
         gate: Which replicates it is about; None: all.
@@ -229,6 +166,7 @@ class Claim:
     margin: float | None = None
     direction: Direction = "above"
     unit: str = ""
+    bounds: tuple[float, float] | None = None
     parts: tuple[Criterion, ...] = ()
     joined: Literal["all", "any"] = "all"
     gate: Gate | None = None
@@ -285,8 +223,10 @@ class Claim:
 
     def _check_criteria(self) -> None:
         given = [name for name in ("quantifier", "margin") if getattr(self, name) is not None]
-        if self.parts and (given or self.direction != "above"):
-            raise InputError(f"claim {self.id} has parts, which state quantifier, margin and direction; give none here")
+        if self.parts and (given or self.direction != "above" or self.bounds is not None):
+            raise InputError(
+                f"claim {self.id} has parts, which state quantifier, margin, direction and bounds; give none here"
+            )
         if not self.parts and len(given) < 2:
             raise InputError(f"claim {self.id} must have a quantifier and a margin, or parts; got {given or 'neither'}")
         self.criteria  # noqa: B018 - a part checks itself when it is built
@@ -341,7 +281,12 @@ class Claim:
         assert self.quantifier is not None
         assert self.margin is not None
         only = Criterion(
-            name=EFFECT, quantifier=self.quantifier, margin=self.margin, direction=self.direction, unit=self.unit
+            name=EFFECT,
+            quantifier=self.quantifier,
+            margin=self.margin,
+            direction=self.direction,
+            unit=self.unit,
+            bounds=self.bounds,
         )
         return (only,)
 

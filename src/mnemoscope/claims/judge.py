@@ -30,16 +30,8 @@ from statsmodels.stats.multitest import multipletests
 
 from mnemoscope.claims.claim import MIN_REPLICATES, Claim, Control, Criterion, Quantifier
 from mnemoscope.claims.evidence import Effects, Evidence, Sample, prompt_mean, select_effect
-from mnemoscope.claims.quantifiers import (
-    LEVEL,
-    QUANTIFIERS,
-    Decision,
-    Interval,
-    decide_jointly,
-    replicates_differ,
-    share_interval,
-    studentised,
-)
+from mnemoscope.claims.intervals import Interval, share_interval, studentised
+from mnemoscope.claims.quantifiers import LEVEL, QUANTIFIERS, Decision, decide_jointly, replicates_differ
 from mnemoscope.claims.verdict import Outcome, PartResult, Verdict
 from mnemoscope.core.errors import InputError, in_range
 
@@ -59,7 +51,8 @@ class Assessment:
     there is nothing to join. `alike` is true if single effects differ by no more than their own errors explain; None:
     these are not known. `share` is that of the replicates in which the parts hold, joined as the claim states (NaN
     without replicates), and its interval is exact. `n` replicates pass the gate, `n_failed` do not, and those
-    `left_out` were begun and are not known. `barred` is an outcome that no p can change, and why; None: the p decide.
+    `left_out` were begun and are not known. All have what is `shared`. `barred` is an outcome that no p can change, and
+    why; None: the p decide.
     """
 
     claim: Claim
@@ -71,6 +64,7 @@ class Assessment:
     n: int
     n_failed: int
     left_out: tuple[str, ...]
+    shared: tuple[str, ...]
     barred: tuple[Outcome, str] | None
 
     @property
@@ -151,6 +145,7 @@ def assess(claim: Claim, evidence: Evidence, *, seed: int, n_resamples: int) -> 
         n=n,
         n_failed=n_run - n,
         left_out=tuple(map(str, evidence.left_out)),
+        shared=tuple(evidence.shared),
         barred=_barring_outcome(claim, evidence, n, n_run),
     )
 
@@ -299,6 +294,8 @@ def _reason(trial: Assessment, outcome: Outcome, p_support: float, p_refute: flo
         clauses.append(f"{trial.n} of {trial.n + trial.n_failed} {what} pass the gate ({trial.claim.gate.statement})")
     if trial.left_out:
         clauses.append(f"{what} {', '.join(trial.left_out)} were begun, did not end and count against any decision")
+    if trial.shared:
+        clauses.append(f"all {what} share {', '.join(trial.shared)}, so it is about draws of what they do not share")
     if trial.n:
         if len(trial.parts) > 1:
             which = "all parts hold" if trial.claim.joined == "all" else "some part holds"
@@ -355,6 +352,7 @@ def _simulated_outcome(quantifier: Quantifier, n_clear: int, n: int, n_resamples
         quantifier=quantifier,
         margin=1.0,
         direction="within" if quantifier == "equivalence" else "above",
+        bounds=(0.0, 2.0),
     )
     clears, fails = (0.0, 2.0) if quantifier == "equivalence" else (2.0, 0.0)
     effects = xr.DataArray(np.where(np.arange(n) < n_clear, clears, fails), coords={"seed": np.arange(n)})

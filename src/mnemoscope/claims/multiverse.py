@@ -6,7 +6,7 @@ recipe, role selector), each with the claim's own value first; and four that nee
 - the margin, whose distance from zero (for an accuracy, a share or a probability: from the nearer of 0 and 1) is
   multiplied by .5, .75, 1, 1.5 and 2;
 - the bound of the gate, halved and doubled in the same way;
-- the quantifier: `mean` in the place of `most`, and `most` in the place of the others;
+- the quantifier: `mean` in the place of `most` if the effect has bounds, and `most` in the place of the others;
 - the prompts, where effects are kept for each of them and they were drawn: the first half, or the second.
 
 Where there are more combinations than `AT_MOST`, so many are drawn, with every value of a choice equally often and
@@ -65,7 +65,7 @@ class Combination:
     def applied_to(self, claim: Claim) -> Claim:
         """The claim with these margins, bounds and quantifiers."""
         parts = tuple(self._changed_part(part) for part in claim.criteria)
-        alone = {"parts": parts, "quantifier": None, "margin": None, "direction": "above"}
+        alone = {"parts": parts, "quantifier": None, "margin": None, "direction": "above", "bounds": None}
         return replace(claim, gate=_scaled_gate(claim.gate, self.gate), **alone)
 
     def _changed_part(self, part: Criterion) -> Criterion:
@@ -155,6 +155,8 @@ def _combination(choices: Sequence[tuple[str, tuple[Any, ...]]], row: Sequence[i
 
 def _other_quantifier(part: Criterion) -> Quantifier:
     other = _IN_PLACE_OF[part.quantifier]
+    if other == "mean" and not all(map(math.isfinite, part.limits)):  # nothing decides such a mean
+        return part.quantifier
     return "equivalence" if other == "mean" and part.direction == "within" else other
 
 

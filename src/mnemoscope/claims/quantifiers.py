@@ -1,8 +1,9 @@
 """From effects of replicates to intervals and p: one function per quantifier, one p for it and one against it.
 
 `most` is the exact binomial test of a share of one half. An effect at the margin is counted on neither side, nor is one
-that prompts shared by all replicates may have carried over it. The share has Clopper and Pearson's exact interval
-(Biometrika 1934).
+that its prompts may have carried over it. Prompts of their own carry a replicate at its margin over it with a
+probability of `OWN_LEVEL`, so that the share tested is half of that above one half. Prompts that all share carry any of
+them with `SHARED_LEVEL`, which adds to the error. The share has Clopper and Pearson's exact interval (Biometrika 1934).
 
 `every` and `exists` are mirror images. That *all* seeds have an effect can be refuted by one and proved by none: n of n
 shows that the share is above one half (p = 2^-n), and its exact lower bound, .79 for 16 of 16, how far above.
@@ -10,24 +11,16 @@ One exception refutes it only if that replicate's own error rules out that it cl
 could be that exception by chance, so its p is multiplied by n (Bonferroni). A majority that fails refutes it too, also
 where the error of a single effect is not known; where both can be tested, the smaller p counts, twice.
 
-`mean` compares the studentised mean with the margin. `equivalence` is two one-sided tests (Schuirmann 1987): the mean
-lies below the upper end *and* above the lower one; that no effect was found is no evidence that there is none.
-
-The studentised bootstrap (Efron 1981; Davison & Hinkley 1997, section 5.2) collects over resamples of the data the root
-t* = (mean* - mean) / error*, and the interval is mean - t*_high · error to mean - t*_low · error. With 16 replicates
-whose effects are exponentially distributed, a nominal 2.5 % of false alarms is 8 to 9 % on the side of the long tail
-for percentile intervals and for Student's t. For BCa it is 6 to 7 %, and 4 % here. With heavy tails on both sides the
-bootstrap is the worse one (3.5 %) and t the better (1.5 %). So the more cautious of the two counts: neither side is
-ever narrower than Student's. A resample that leaves out the only deviating replicate has hardly an error of its
-own, so error* is at least 0.3 of the error; that alone changes none of these rates.
+`mean` compares the mean with the margin. `equivalence` is two one-sided tests (Schuirmann 1987): the mean lies below
+the upper end *and* above the lower one; that no effect was found is no evidence that there is none. Either takes the
+most cautious of three p: that of Student's t, of the studentised bootstrap and of `bounded`, which holds for every
+distribution within the bounds of the effect. Without bounds no test of a mean holds: where one effect in sixteen is -15
+and the others are 1, the mean is 0, and a third of samples of sixteen have none at -15. There a mean is not decided.
 
 Replicates that were begun and are not known (`n_left_out`) may be missing because of what they would have shown. In a
-count they stand on the side against the decision; a mean is not decided without them.
-
-Two limits remain, beside the verdict: with 16 lognormal effects a nominal .5 % of false alarms is 3.7 % on the
-side of the long tail (`SKEWED`), and a kind of replicate so rare that none is in the sample is seen by no method: of
-sixteen effects of 1 with one in sixteen at -15, whose mean is 0, a third are found to have a mean above 0. Where
-replicates fall into kinds, ask for a share and not for a mean.
+count they stand on the side against the decision; a mean is not decided without them. Replicates of groups count as
+n / (1 + (m - 1) ICC), by groups of m on average and the upper limit of their intraclass correlation; a mean is one of
+groups.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,137 +28,19 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy import stats
 
-from mnemoscope.claims.claim import Criterion, Quantifier, subtract_bound
-from mnemoscope.claims.evidence import Sample, signed_ratio
-from mnemoscope.core.seeding import stream_seed
+from mnemoscope.claims.bounded import Limits, p_mean_above, p_mean_below
+from mnemoscope.claims.criterion import Criterion, Quantifier, subtract_bound
+from mnemoscope.claims.evidence import Sample
+from mnemoscope.claims.intervals import CONFIDENCE, Average, share_interval
+from mnemoscope.core.errors import InputError
 
 LEVEL = 0.005
 """Error rate of one verdict, in each direction."""
-CONFIDENCE = 0.95
-SKEWED = 1.0
-"""Skewness from which on a mean is decided wrongly more often than its p says."""
 ENOUGH_POWER = 0.8
 """The share of decisions that should come about for the power that is shown."""
-_FLOOR = 0.3
-_CHUNK = 4_000_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Interval:
-    """A closed interval of confidence `CONFIDENCE`, half of the error on either side."""
-
-    low: float
-    high: float
-
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
-
-    def __str__(self) -> str:
-        return f"{self.low:.3g} to {self.high:.3g}"
-
-
-@cache
-def share_interval(n_clear: int, n: int) -> Interval:
-    """Clopper and Pearson's interval of a share; 0 to 1 without replicates."""
-    if n == 0:
-        return Interval(low=0.0, high=1.0)
-    bounds = stats.binomtest(n_clear, n).proportion_ci(CONFIDENCE, method="exact")
-    return Interval(low=float(bounds.low), high=float(bounds.high))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Average:
-    """A mean over replicates with its error and the roots t* of resamples; no roots where no error can be had."""
-
-    mean: float
-    error: float
-    roots: Float[np.ndarray, " resample"]
-    n: int
-
-    @property
-    def interval(self) -> Interval:
-        """The interval of the mean; everything where no error can be had."""
-        if not len(self.roots):
-            return Interval(low=-np.inf, high=np.inf)
-        tail = (1 - CONFIDENCE) / 2
-        student = float(stats.t.ppf(1 - tail, self.n - 1))
-        low, high = np.quantile(self.roots, [tail, 1 - tail]).tolist()
-        return Interval(
-            low=self.mean - max(high, student) * self.error, high=self.mean - min(low, -student) * self.error
-        )
-
-    def p_above(self, bound: float) -> float:
-        """P against "the mean is at most `bound`"."""
-        return self._p(bound, 1)
-
-    def p_below(self, bound: float) -> float:
-        """P against "the mean is at least `bound`"."""
-        return self._p(bound, -1)
-
-    def _p(self, bound: float, side: int) -> float:
-        if not len(self.roots):
-            return 1.0
-        t = side * float(signed_ratio(subtract_bound(np.array([self.mean]), bound), np.array([self.error]))[0])
-        resampled = (1 + np.count_nonzero(side * self.roots >= t)) / (1 + len(self.roots))
-        return max(float(stats.t.sf(t, self.n - 1)), float(resampled))
-
-
-def studentised(sample: Sample, *, seed: int, n_resamples: int) -> Average:
-    """Mean effect of replicates, studentised.
-
-    Replicates are resampled, and prompts within them: each replicate's own ones apart, shared ones once for all of
-    them, enumerated ones not at all.
-    """
-    n, effects = len(sample), sample.effects
-    mean = float(effects.mean()) if n else float("nan")
-    if n < 2 or not np.isfinite(effects).all():
-        return Average(mean=mean, error=float("nan"), roots=np.empty(0), n=n)
-    crossed = sample.prompts == "shared"
-    values = sample.values if crossed or sample.prompts == "own" else effects[:, None]
-    error = float(_crossed_error(values)) if crossed else float(effects.std(ddof=1) / n**0.5)
-    rng = np.random.default_rng(stream_seed(seed, "bootstrap"))
-    draw = _resample_crossed if crossed else _resample_nested
-    size = max(1, _CHUNK // values.size)
-    chunks = [draw(values, min(size, n_resamples - start), rng) for start in range(0, n_resamples, size)]
-    means, errors = np.concatenate(chunks, axis=1)
-    roots = signed_ratio(means - mean, np.maximum(errors, _FLOOR * error))
-    return Average(mean=mean, error=error, roots=roots, n=n)
-
-
-def _resample_nested(
-    values: Float[np.ndarray, "replicate prompt"], size: int, rng: np.random.Generator
-) -> Float[np.ndarray, "2 resample"]:
-    """Means and their errors; prompts are drawn anew for each replicate drawn."""
-    n, n_prompts = values.shape
-    chosen = rng.integers(n, size=(size, n))
-    if n_prompts == 1:
-        effects = values[chosen, 0]
-    else:
-        effects = values[chosen[..., None], rng.integers(n_prompts, size=(size, n, n_prompts))].mean(-1)
-    return np.stack([effects.mean(1), effects.std(1, ddof=1) / n**0.5])
-
-
-def _resample_crossed(
-    values: Float[np.ndarray, "replicate prompt"], size: int, rng: np.random.Generator
-) -> Float[np.ndarray, "2 resample"]:
-    """Means and their errors; every replicate drawn sees the same drawn prompts."""
-    n, n_prompts = values.shape
-    rows = rng.multinomial(n, np.full(n, 1 / n), size)
-    columns = rng.multinomial(n_prompts, np.full(n_prompts, 1 / n_prompts), size)
-    effects, prompts = columns @ values.T / n_prompts, rows @ values / n
-    mean = (rows * effects).sum(1) / n
-    between_rows = (rows * (effects - mean[:, None]) ** 2).sum(1) / (n - 1)
-    between_columns = (columns * (prompts - mean[:, None]) ** 2).sum(1) / (n_prompts - 1)
-    return np.stack([mean, np.sqrt(between_rows / n + between_columns / n_prompts)])
-
-
-def _crossed_error(values: Float[np.ndarray, "replicate prompt"]) -> float:
-    """Error of the mean when replicates and prompts are both drawn; counts what only the two together do twice."""
-    n, n_prompts = values.shape
-    return (values.mean(1).var(ddof=1) / n + values.mean(0).var(ddof=1) / n_prompts) ** 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,82 +59,78 @@ class Decision:
 
 def most(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """More than half of the replicates clear the margin."""
-    slack = part.slack(sample.effects)
+    clear, fail = sample.clears(part), sample.fails(part)
     return Decision(
-        p_support=_p_majority(slack > sample.shared_prompt_error, sample.n_left_out),
-        p_refute=_p_majority(slack < -sample.shared_prompt_error, sample.n_left_out),
-        remark=_describe_undecided(slack, sample.shared_prompt_error),
-        power=power_of_majority(len(slack) + sample.n_left_out),
+        p_support=_p_majority(sample, clear),
+        p_refute=_p_majority(sample, fail),
+        remark=_describe_undecided(sample, part, clear | fail),
+        power=power_of_majority(_counted(sample, clear)[1]),
     )
 
 
 def every(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """All replicates clear the margin."""
-    slack, own = part.slack(sample.effects), sample.p_fails(part)
-    n = len(slack)
-    if (slack > 0).all():
-        undecided = _describe_undecided(slack, sample.shared_prompt_error)
+    clear, fail, own = sample.clears(part), sample.fails(part), sample.p_fails(part)
+    n = len(sample)
+    if (part.slack(sample.effects) > 0).all():
+        undecided = _describe_undecided(sample, part, clear | fail)
         remark = undecided or f"which means a share of at least {share_interval(n, n).low:.2f}"
     else:
         remark = _describe_clearest(sample, own, "is the clearest exception")
-    return Decision(
-        p_support=_p_all(slack > sample.shared_prompt_error, sample.n_left_out),
-        p_refute=_p_any_or_majority(sample, own, slack < -sample.shared_prompt_error),
-        remark=remark,
-    )
+    return Decision(p_support=_p_all(sample, clear), p_refute=_p_any_or_majority(sample, own, fail), remark=remark)
 
 
 def exists(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """At least one replicate clears the margin."""
-    slack, own = part.slack(sample.effects), sample.p_clears(part)
-    n = len(slack)
-    if (slack < 0).all():
-        undecided = _describe_undecided(slack, sample.shared_prompt_error)
+    clear, fail, own = sample.clears(part), sample.fails(part), sample.p_clears(part)
+    n = len(sample)
+    if (part.slack(sample.effects) < 0).all():
+        undecided = _describe_undecided(sample, part, clear | fail)
         remark = undecided or f"which means a share of at most {share_interval(0, n).high:.2f}"
     else:
         remark = _describe_clearest(sample, own, "is the clearest case")
-    return Decision(
-        p_support=_p_any_or_majority(sample, own, slack > sample.shared_prompt_error),
-        p_refute=_p_all(slack < -sample.shared_prompt_error, sample.n_left_out),
-        remark=remark,
-    )
+    return Decision(p_support=_p_any_or_majority(sample, own, clear), p_refute=_p_all(sample, fail), remark=remark)
 
 
 def mean(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """The mean clears the margin."""
-    above, below = over_replicates.p_above(part.margin), over_replicates.p_below(part.margin)
+    limits = _limits(sample, part)
+    above, below = (_p_mean(over_replicates, side, part.margin, limits) for side in (1, -1))
     support, refute = (above, below) if part.direction == "above" else (below, above)
     return _decide_mean(sample, part, over_replicates, support, refute)
 
 
 def equivalence(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """The mean lies within the margin on either side of 0."""
-    support = max(over_replicates.p_above(-part.margin), over_replicates.p_below(part.margin))
-    refute = min(1.0, 2 * min(over_replicates.p_above(part.margin), over_replicates.p_below(-part.margin)))
-    return _decide_mean(sample, part, over_replicates, support, refute)
+    over, limits, margin = over_replicates, _limits(sample, part), part.margin
+    support = max(_p_mean(over, 1, -margin, limits), _p_mean(over, -1, margin, limits))
+    refute = min(1.0, 2 * min(_p_mean(over, 1, margin, limits), _p_mean(over, -1, -margin, limits)))
+    return _decide_mean(sample, part, over, support, refute)
 
 
 def decide_jointly(samples: Sequence[Sample], parts: Sequence[Criterion]) -> Decision | None:
     """The decision whether all parts that are counted over replicates hold in the same ones; None with fewer than two.
 
-    Each may hold in most replicates, and all of them together in none. Take k parts that all lie at their margins, and
-    so neither hold nor fail. Some part seems to fail in a share 1 - 2^-k of the replicates: more have to fail.
+    Each may hold in most replicates, and all of them together in none. A replicate counts against the claim if some
+    part fails in it by more than its prompts explain, at the level of one replicate over the number of parts. Where
+    errors are not known, parts that fail here and there may lie at their margins: then more replicates have to fail
+    than parts would make that fail as often, each apart from the others.
     """
-    counted = [
-        (part.slack(sample.effects), sample.shared_prompt_error)
-        for sample, part in zip(samples, parts, strict=True)
-        if part.quantifier in ("most", "every")
-    ]
-    if len(counted) < 2:
+    chosen = [i for i, part in enumerate(parts) if part.quantifier in ("most", "every")]
+    if len(chosen) < 2:
         return None
-    n_left_out = samples[0].n_left_out
-    hold = np.all([slack > error for slack, error in counted], axis=0)
-    fail = np.any([slack < -error for slack, error in counted], axis=0)
-    count = _p_all if all(part.quantifier == "every" for part in parts) else _p_majority
+    counted = [(samples[i], parts[i]) for i in chosen]
+    hold = np.logical_and.reduce([sample.clears(part) for sample, part in counted])
+    failing = np.array([sample.fails(part, len(counted)) for sample, part in counted])
+    unknown = [fail.mean() for (sample, _), fail in zip(counted, failing, strict=True) if sample.prompts is None]
+    by_noise = 1 - float(np.prod([1 - share for share in unknown])) if len(unknown) > 1 else 0.0
+    chance = max(sample.chance for sample, _ in counted)
+    first = counted[0][0]
+    every_one = all(part.quantifier == "every" for part in parts)
     return Decision(
-        p_support=count(hold, n_left_out),
-        p_refute=_p_majority(fail, n_left_out, share=1 - 0.5 ** len(counted)),
-        power=power_of_majority(len(hold) + n_left_out),
+        p_support=_p_all(first, hold) if every_one else _p_majority(first, hold, chance),
+        p_refute=_p_majority(first, np.logical_or.reduce(failing), max(chance, by_noise)),
+        power=power_of_majority(_counted(first, hold)[1]),
     )
 
 
@@ -288,14 +159,41 @@ QUANTIFIERS: Mapping[Quantifier, Callable[[Sample, Criterion, Average], Decision
 }
 
 
-def _p_majority(hits: np.ndarray, n_left_out: int, share: float = 0.5) -> float:
-    """Exact p against "at most this share of them"; those left out are no hits."""
-    return float(stats.binomtest(int(hits.sum()), len(hits) + n_left_out, share, alternative="greater").pvalue)
+def _p_majority(sample: Sample, hits: Bool[np.ndarray, " replicate"], share: float | None = None) -> float:
+    """Exact p against "at most half of them", or another share; those left out are no hits."""
+    n_hits, n = _counted(sample, hits)
+    return float(stats.binomtest(n_hits, n, share or sample.chance, alternative="greater").pvalue)
 
 
-def _p_all(hits: np.ndarray, n_left_out: int) -> float:
+def _p_all(sample: Sample, hits: Bool[np.ndarray, " replicate"]) -> float:
     """The same where nothing but n of n will do."""
-    return _p_majority(hits, 0) if hits.all() and not n_left_out else 1.0
+    return _p_majority(sample, hits) if hits.all() and not sample.n_left_out else 1.0
+
+
+def _counted(sample: Sample, hits: Bool[np.ndarray, " replicate"]) -> tuple[int, int]:
+    """Hits, and how many there could be; of replicates in groups both are as many as independent ones would be."""
+    n_hits, n = int(hits.sum()), len(hits) + sample.n_left_out
+    if sample.groups is None or n == 0:
+        return n_hits, n
+    worth = 1 / (1 + (len(hits) / len(set(sample.groups)) - 1) * intraclass_limit(sample.effects, sample.groups))
+    return int(n_hits * worth), int(n * worth)
+
+
+def intraclass_limit(effects: Float[np.ndarray, " replicate"], groups: Sequence[int]) -> float:
+    """Upper limit (one-sided 95 %) of the intraclass correlation of groups, by analysis of variance; 1 if not known."""
+    label = np.asarray(groups)
+    sizes = np.bincount(label)
+    n, n_groups = len(label), len(sizes)
+    if n_groups < 2 or n == n_groups or not np.isfinite(effects).all():
+        return 1.0
+    means = np.bincount(label, effects) / sizes
+    within = float(((effects - means[label]) ** 2).sum()) / (n - n_groups)
+    between = float((sizes * (means - effects.mean()) ** 2).sum()) / (n_groups - 1)
+    if within == 0:
+        return 1.0 if between else 0.0
+    ratio = between / within / float(stats.f.ppf(1 - CONFIDENCE, n_groups - 1, n - n_groups))
+    size = n / n_groups
+    return min(1.0, max(0.0, (ratio - 1) / (ratio + size - 1)))
 
 
 def _p_any(own: Float[np.ndarray, " replicate"], n_left_out: int) -> float:
@@ -305,7 +203,7 @@ def _p_any(own: Float[np.ndarray, " replicate"], n_left_out: int) -> float:
 
 def _p_any_or_majority(sample: Sample, own: Float[np.ndarray, " replicate"], hits: np.ndarray) -> float:
     """P against "none of them": from the p of each, from their number, or from the smaller of both, twice."""
-    majority = _p_majority(hits, sample.n_left_out)
+    majority = _p_majority(sample, hits)
     return majority if sample.prompts is None else min(1.0, 2 * min(majority, _p_any(own, sample.n_left_out)))
 
 
@@ -328,12 +226,35 @@ def _describe_clearest(sample: Sample, own: Float[np.ndarray, " replicate"], wha
     return f"and {sample.labels[i]} {what} ({sample.effects[i]:.3g}, p = {_p_any(own, sample.n_left_out):.2g})"
 
 
-def _describe_undecided(slack: Float[np.ndarray, " replicate"], shared_prompt_error: float) -> str:
-    """The number of replicates that do not count, because they share their prompts."""
-    n_undecided = int(((slack != 0) & (np.abs(slack) <= shared_prompt_error)).sum())
-    return (
-        f"{n_undecided} of them so near the margin that the choice of prompts could explain it" if n_undecided else ""
-    )
+def _describe_undecided(sample: Sample, part: Criterion, decided: Bool[np.ndarray, " replicate"]) -> str:
+    """The number of replicates that count on neither side, and which prompts were taken together."""
+    n_undecided = int(((part.slack(sample.effects) != 0) & ~decided).sum())
+    remarks = []
+    if n_undecided:
+        remarks.append(f"{n_undecided} of them so near the margin that the choice of prompts could explain it")
+    if sample.block > 1:
+        remarks.append(
+            f"and prompts that lie beside each other are alike, so that {sample.block} count as one (give their source)"
+        )
+    return ", ".join(remarks)
+
+
+def _p_mean(over: Average, side: int, bound: float, limits: Limits) -> float:
+    """P against "the mean is not above `bound`" (side 1), or not below it (-1): the most cautious."""
+    by_spread, test = (over.p_above, p_mean_above) if side > 0 else (over.p_below, p_mean_below)
+    drawn = [each[None] for each in (over.effects, over.by_prompt) if len(each)]
+    return max([by_spread(bound), *(float(test(each, bound, limits)[0]) for each in drawn)])
+
+
+def _limits(sample: Sample, part: Criterion) -> Limits:
+    """The limits of an effect; InputError where one lies beyond the bounds that its criterion states."""
+    low, high = part.limits
+    effects = sample.effects
+    if ((low <= effects) & (effects <= high)).all():
+        return low, high
+    if part.bounds is None:  # those of the unit, which is only a word
+        return -np.inf, np.inf
+    raise InputError(f"bounds of {part.name} must hold for every effect; got {effects.min():g} to {effects.max():g}")
 
 
 def _decide_mean(sample: Sample, part: Criterion, over: Average, support: float, refute: float) -> Decision:
@@ -342,9 +263,11 @@ def _decide_mean(sample: Sample, part: Criterion, over: Average, support: float,
         support = refute = 1.0
     remark, power = f"and the mean is {over.mean:.3g} ({over.interval})", ""
     if len(over.roots):
-        detected = (stats.t.isf(LEVEL, over.n - 1) + stats.t.ppf(ENOUGH_POWER, over.n - 1)) * over.error
-        power = f"{over.n} decide four times in five where the mean lies {detected:.2g} or more from the margin"
-        remark += _unseen_replicates(part, over) + _skewed(sample.effects)
+        power = (
+            "a mean is decided where no kind that is not among them could undo it, given the bounds of the effect; "
+            "ask for a share (`most`) where it has none or they are wide"
+        )
+        remark += _unseen_replicates(part, over)
     return Decision(p_support=support, p_refute=refute, remark=remark, power=power)
 
 
@@ -358,9 +281,3 @@ def _unseen_replicates(part: Criterion, over: Average) -> str:
         f"; {share:.0%} of all may be of a kind that is not among these {over.n}, and effects of {effect:.2g} would "
         f"bring it to {end:g}"
     )
-
-
-def _skewed(effects: Float[np.ndarray, " replicate"]) -> str:
-    if effects.std() == 0 or abs(skewness := float(stats.skew(effects, bias=False))) <= SKEWED:
-        return ""
-    return f"; effects are skewed ({skewness:.1f}), so that it may be decided wrongly in 4 % where .5 % are meant"

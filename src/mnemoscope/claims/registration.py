@@ -68,6 +68,7 @@ def registration(claim: Claim, seeds: Sequence[int] = ()) -> dict[str, Any]:
     """All that decides a verdict on a claim and its rivals, as plain data for JSON; `seeds` are those of its system."""
     criteria = [
         {"name": part.name, "quantifier": part.quantifier, "margin": part.margin, "direction": part.direction}
+        | ({} if part.bounds is None else {"bounds": list(part.bounds)})
         for part in claim.criteria
     ]
     gate = claim.gate

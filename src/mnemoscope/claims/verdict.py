@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy import stats
 
 from mnemoscope.claims.claim import Claim, Outcome, is_training_factor
 from mnemoscope.claims.evidence import Evidence, prompt_mean, select_effect
-from mnemoscope.claims.quantifiers import Interval
+from mnemoscope.claims.intervals import Interval
+from mnemoscope.claims.pooling import MIN_SYSTEMS, Pooled, pool
 from mnemoscope.claims.registration import Superseded, registration
 from mnemoscope.claims.replicates import expected_seeds
 from mnemoscope.core.html import html_table
@@ -250,6 +252,20 @@ class Ruling:
         return tuple(cell for cell in self.sensitivity if cell.flips)
 
     @property
+    def pooled(self) -> Pooled | None:
+        """The claim's effect over the configurations and recipes that it was asked of; None where there are too few.
+
+        Those with a verdict and an interval of their mean that is finite and no point, its own ones included.
+        """
+        asked = [cell.verdict for cell in self.sensitivity if is_training_factor(cell.factor)]
+        found = []
+        for verdict in (self.verdict, *(each for each in asked if each.id == self.claim.id)):
+            width = verdict.effect_interval.high - verdict.effect_interval.low
+            if verdict.outcome != "NOT_APPLICABLE" and 0 < width < math.inf:
+                found.append((verdict.effect, width / 2 / float(stats.t.isf(0.025, verdict.n - 1))))
+        return pool(*zip(*found, strict=True)) if len(found) >= MIN_SYSTEMS else None
+
+    @property
     def reason(self) -> str:
         """The reason of the verdict, after what comes out of models that were trained otherwise, if it is another."""
         others = [cell for cell in self.flips if cell.verdict.id == self.claim.id and is_training_factor(cell.factor)]
@@ -303,6 +319,7 @@ def ruling_record(ruling: Ruling) -> dict[str, Any]:
             {"factor": factor, "value": value, "favoured": list(ids)}
             for factor, value, ids in ruling.favoured_otherwise
         ],
+        "pooled": None if ruling.pooled is None else asdict(ruling.pooled),
         "set_aside": list(ruling.set_aside),
         "superseded": [asdict(earlier) for earlier in ruling.superseded],
         "departures": None if ruling.departures is None else list(ruling.departures),

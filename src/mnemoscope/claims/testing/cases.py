@@ -167,12 +167,15 @@ def read_marker(args: Sequence[Any], options: Mapping[str, Any], *, name: str, d
         source=name,
         quantifier=given["quantifier"],
         margin=0.0,
+        bounds=given["bounds"],
         gate=_gate(given["gate"], given["at_least"]),
     )
     return MarkedClaim(claim=claim, gate=given["gate"], preset=given["preset"], expect=given["expect"])
 
 
-_OPTIONS: Mapping[str, Any] = {"quantifier": "most", "gate": None, "at_least": 0.99, "preset": None, "expect": None}
+_OPTIONS: Mapping[str, Any] = {
+    "quantifier": "most", "gate": None, "at_least": 0.99, "preset": None, "expect": None, "bounds": None
+}  # fmt: skip
 """Options of the marker with their defaults."""
 
 

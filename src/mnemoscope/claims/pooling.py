@@ -1,0 +1,69 @@
+"""A mean over systems, such as configurations or models, with the range in which another one of their kind would lie.
+
+Every system has an effect with an error of its own, and systems differ beyond these (random effects). Their variance
+follows Paule and Mandel's iteration (1982), the interval of the mean Hartung and Knapp's (2001), which takes as its
+error how far systems really scatter. The prediction interval is that of Higgins, Thompson & Spiegelhalter (2009):
+mean ± t(k - 2) · sqrt(between² + error²).
+
+Shown beside a verdict, which it does not change. *Does not show* more than the systems are a sample of: configurations
+that somebody chose are no random draw.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+from statsmodels.stats.meta_analysis import combine_effects
+
+from mnemoscope.claims.intervals import CONFIDENCE, Interval
+from mnemoscope.core.errors import InputError
+
+MIN_SYSTEMS = 3
+"""Fewer systems leave no degree of freedom for another one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooled:
+    """The mean over `n` systems, its interval, the standard deviation `between` them, and the interval of another."""
+
+    n: int
+    mean: float
+    interval: Interval
+    between: float
+    prediction: Interval
+
+    def __str__(self) -> str:
+        """The numbers in a sentence."""
+        return (
+            f"Over {self.n} of them the mean effect is {self.mean:.3g} (95 %: {self.interval}), with a standard "
+            f"deviation of {self.between:.3g} between them; for another one {self.prediction} is expected."
+        )
+
+
+def pool(effects: Sequence[float], errors: Sequence[float]) -> Pooled:
+    """The random-effects mean of systems with these effects and standard errors.
+
+    Raises InputError for fewer than three systems, or an error that is not positive.
+    """
+    n = len(effects)
+    if n < MIN_SYSTEMS or len(errors) != n:
+        raise InputError(
+            f"effects must be of {MIN_SYSTEMS} systems or more, with an error each; got {n}, {len(errors)}"
+        )
+    if not all(np.isfinite(error) and error > 0 for error in errors):
+        raise InputError(f"errors must be positive numbers; got {', '.join(f'{error:g}' for error in errors)}")
+    found = combine_effects(
+        np.asarray(effects, dtype=float), np.square(errors), method_re="iterated", use_t=True, alpha=1 - CONFIDENCE
+    )
+    low, high = map(float, found.conf_int()[3])  # that of Hartung and Knapp
+    mean, between = float(found.mean_effect_re), float(max(found.tau2, 0.0)) ** 0.5
+    error = (high - low) / 2 / float(stats.t.isf((1 - CONFIDENCE) / 2, n - 1))
+    reach = float(stats.t.isf((1 - CONFIDENCE) / 2, n - 2)) * (between**2 + error**2) ** 0.5
+    return Pooled(
+        n=n,
+        mean=mean,
+        interval=Interval(low=low, high=high),
+        between=between,
+        prediction=Interval(low=mean - reach, high=mean + reach),
+    )

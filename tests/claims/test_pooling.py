@@ -1,0 +1,41 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from mnemoscope.claims.pooling import pool
+from mnemoscope.core.errors import InputError
+
+
+def test_systems_of_equal_errors_are_averaged_as_numbers():
+    """With equal weights Hartung and Knapp's error is that of a mean, and between² + error² the variance of effects."""
+    effects, error = np.array([0.1, 0.4, 0.3, 0.8, 0.5]), 0.05
+    pooled = pool(effects, [error] * 5)
+    assert pooled.mean == pytest.approx(0.42)
+    student = stats.t.interval(0.95, 4, 0.42, stats.sem(effects))
+    assert (pooled.interval.low, pooled.interval.high) == pytest.approx(student, rel=1e-4)
+    assert pooled.between**2 + error**2 == pytest.approx(effects.var(ddof=1), rel=1e-3)
+    reach = stats.t.isf(0.025, 3) * (pooled.between**2 + stats.sem(effects) ** 2) ** 0.5
+    assert pooled.prediction.high - pooled.mean == pytest.approx(reach, rel=1e-3)
+
+
+def test_systems_that_do_not_differ_have_nothing_between_them():
+    pooled = pool([0.3, 0.301, 0.299, 0.3], [0.1, 0.2, 0.1, 0.3])
+    assert pooled.between == 0
+    assert pooled.mean == pytest.approx(0.3, abs=0.001)
+
+
+def test_another_system_lies_in_its_interval_as_often_as_it_says():
+    rng, n, inside = np.random.default_rng(0), 400, 0
+    for _ in range(n):
+        errors = rng.uniform(0.1, 0.5, 6)
+        true = rng.normal(0, 1, 7)
+        prediction = pool(true[:6] + errors * rng.normal(size=6), errors.tolist()).prediction
+        inside += prediction.low <= true[6] <= prediction.high
+    assert 0.91 <= inside / n <= 0.985
+
+
+def test_two_systems_and_unknown_errors_are_refused():
+    with pytest.raises(InputError, match="must be of 3 systems or more"):
+        pool([0.1, 0.2], [0.1, 0.1])
+    with pytest.raises(InputError, match=r"errors must be positive numbers; got 0\.1, 0, 0\.1"):
+        pool([0.1, 0.2, 0.3], [0.1, 0.0, 0.1])
