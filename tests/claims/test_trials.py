@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.claims import functions, measures
+from mnemoscope.claims import functions, measures, store
 from mnemoscope.claims.claim import Claim, Control, Criterion, Gate
 from mnemoscope.claims.functions import name_of
 from mnemoscope.claims.registration import register
@@ -392,7 +392,7 @@ def test_each_step_is_found_again_until_its_own_checkpoint_changes(runs, n_calls
 
 def test_another_version_of_torch_measures_anew(monkeypatch):
     before = measures.instrument()
-    monkeypatch.setattr(measures, "version", lambda name: f"{name} of tomorrow")
+    monkeypatch.setattr(store, "version", lambda name: f"{name} of tomorrow")
     assert measures.instrument.__wrapped__() != before
 
 

@@ -26,6 +26,7 @@ import platform
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -38,11 +39,13 @@ from mnemoscope.claims.claim import GATE, Claim, Measured, Outcome
 from mnemoscope.claims.functions import configuration_digest, function_digest
 from mnemoscope.claims.measures import MeasureCall, Results, Work, control_work, measure_all, merge_work
 from mnemoscope.claims.replicates import average_prompts, expected_seeds
+from mnemoscope.claims.standing import REGISTERED, Standing, read_dates, standing
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.version import NUMBERS
 from mnemoscope.models.files import write_atomically
+from mnemoscope.models.run import Run
 
 HERE, ELSEWHERE = 1e-9, 1e-5
 """Tolerances for what was measured anew on the machine of the registration, and for all else."""
@@ -60,7 +63,7 @@ VALUES = "values"
 """Entry of a registration on file: what the measure gave on the controls."""
 
 
-_APART = ("rivals", "version", "code", VALUES, "machine", "superseded")
+_APART = ("rivals", "version", "code", VALUES, "machine", REGISTERED, "superseded")
 """Entries that are compared otherwise than by equality, or not at all."""
 
 
@@ -314,6 +317,12 @@ def registered_versions(claim: Claim) -> dict[str, int]:
             if kept.get(one.id, {}).get("version") == one.version}  # fmt: skip
 
 
+def claim_standing(claim: Claim, runs: Sequence[Run]) -> Standing:
+    """The standing of a claim that is judged on these runs: registered before them, after them, or not."""
+    place = package_of(claim)
+    return standing(read_registrations(place).get(claim.id), read_dates(place).get(claim.id), runs)
+
+
 def superseded_forms(claim: Claim) -> tuple[Superseded, ...]:
     """Earlier forms of a claim, the oldest first."""
     entries = read_registrations(package_of(claim)).get(claim.id, {}).get("superseded", [])
@@ -376,7 +385,8 @@ def _entry(claim: Claim, then: Mapping[str, Any], *, measured: bool) -> tuple[Ma
     for id, entry in {claim.id: now, **now["rivals"]}.items():
         entry[VALUES] = values.get(id, {})
     different = different or (_deviating_values(_distances(claim, values, then), then, anew=True) if then else [])
-    return {**now, "machine": machine()}, different
+    date = then.get(REGISTERED) if then and not different else datetime.now(UTC).isoformat(timespec="seconds")
+    return {**now, "machine": machine(), **({REGISTERED: date} if date else {})}, different
 
 
 def _add_verdict(earlier: Sequence[dict[str, Any]], record: Mapping[str, Any] | None) -> None:

@@ -16,7 +16,8 @@ import xarray as xr
 
 from mnemoscope.claims.claim import CLAIMS, GATE, MIN_REPLICATES, SOURCE, Claim, Measured, is_training_factor
 from mnemoscope.claims.evidence import Evidence
-from mnemoscope.claims.functions import check_named, modules_of
+from mnemoscope.claims.false_discoveries import with_discovery_rates
+from mnemoscope.claims.functions import check_key, check_named, modules_of
 from mnemoscope.claims.judge import judge, judge_family
 from mnemoscope.claims.measures import (
     DrawWork,
@@ -30,6 +31,7 @@ from mnemoscope.claims.measures import (
 )
 from mnemoscope.claims.registration import (
     check_registration,
+    claim_standing,
     functions_of,
     registered_versions,
     select_values,
@@ -43,7 +45,9 @@ from mnemoscope.claims.replicates import (
     average_prompts,
     language_models,
 )
+from mnemoscope.claims.selection import describe_selection
 from mnemoscope.claims.verdict import Ruling, SensitivityCell, Verdict
+from mnemoscope.claims.verification import check_run_files, describe_verified
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
@@ -133,6 +137,7 @@ def run_trials(
     questions = {claim.id: claim_variants(claim, sensitivity) for claim in claims}
     admitted = admit_runs(runs, [question.claim for asked in questions.values() for question in asked], asked_models)
     admitted.check_identity()
+    files = check_run_files(admitted)
     plans = {claim.id: plan_work(questions[claim.id], admitted, emergence=emergence) for claim in claims}
     work = merge_work([piece for pieces in plans.values() for piece in pieces])
     results = measure_all(work, jobs=jobs, store=store, report=_progress(plans, report))
@@ -143,18 +148,23 @@ def run_trials(
         asked = questions[claim.id]
         ruling = rule_on_claim(asked, evidence[claim.id], verdicts[claim.id])
         values = select_values([(each.claim, each.call) for each in asked if not each.factor], results)
-        found = check_registration(as_registered, admitted.seeds(claim) if claim.units else (), values)
+        seeds = admitted.seeds(claim) if claim.units else ()
+        found = check_registration(as_registered, seeds, values)
+        used = [admitted.finished[unit][seed] for unit in claim.units.values() for seed in seeds]
         rulings.append(
             replace(
                 ruling,
                 emergence=follow_training(asked[0], admitted, results) if emergence else None,
                 set_aside=admitted.set_aside(claim),
                 superseded=superseded_forms(claim),
-                departures=found.departures,
+                standing=claim_standing(as_registered, used),
+                departures=found.departures or (),
                 code=found.code,
+                selection=describe_selection(claim, evidence[claim.id][0], admitted, store),
+                verified=describe_verified(claim, [files[run.path] for run in used], plans[claim.id], store),
             )
         )
-    return rulings
+    return with_discovery_rates(rulings)
 
 
 def with_recipe(claim: Claim, recipe: str | None) -> Claim | None:
@@ -213,6 +223,8 @@ def check_measurable(claim: Claim) -> None:
     for asked in (claim, *claim.rivals):
         for what, function in functions_of(asked).items():
             check_named(f"{what} of claim {asked.id}", function)
+        for name, values in asked.factors.items():
+            check_key(f"factor {name} of claim {asked.id}", values)
     for module in modules_of(claim.measure):
         guests.check_importable(module)
 

@@ -145,6 +145,11 @@ def _files() -> dict[str, Path]:
     return {file.name.removesuffix(".zip"): file for file in files}
 
 
+def archive_file(label: str) -> Path | None:
+    """The place of the archive of a configuration; None where none is installed."""
+    return _files().get(label)
+
+
 def archive(label: str) -> Archive:
     """The archive of a configuration; raises as `read_archive` does."""
     return read_archive(_file(label))
