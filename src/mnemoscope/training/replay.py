@@ -1,0 +1,132 @@
+"""The first steps of a run, trained again and compared with what the run kept of them.
+
+Compared are checkpoints and lines of metrics up to that step, and the last line with the last checkpoint. Together with
+a training that is a function of the seed they tie the log to the seed and the weights to the log. On the machine of the
+training the bits are equal. Elsewhere sums are rounded otherwise, so losses and weights may differ by `TOLERANCE`.
+
+*Does not show* the steps between the last one replayed and the last one of training.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from mnemoscope.core.errors import in_range
+from mnemoscope.core.specification import RunSpec
+from mnemoscope.models.building import build_untrained, detached_parameters, held_patterns, matching_names
+from mnemoscope.models.files import read_progress
+from mnemoscope.models.run import COMPACT, Run
+from mnemoscope.training.learner import Learner
+from mnemoscope.training.monitors import Line, Monitors
+from mnemoscope.training.schedule import TrainingBatches, frozen_names, learning_rate, task_at
+
+TOLERANCE = 1e-5
+"""Difference of losses and weights between kinds of machines."""
+COARSE = 1e-3
+"""Difference of losses that half precision makes, relative to the loss."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """The comparison of a run with its first steps, trained again.
+
+    `difference` is the largest one of losses and weights, and `end` that of the losses of the last line, measured anew
+    on the last checkpoint; NaN where there was nothing to compare with. `compared` are the steps by kind.
+    """
+
+    run: Run
+    n_steps: int
+    compared: Mapping[str, tuple[int, ...]]
+    difference: float
+    end: float
+    end_tolerance: float
+
+    @property
+    def exact(self) -> bool:
+        """True if the first steps have the same bits."""
+        return self.difference == 0
+
+    @property
+    def agrees(self) -> bool:
+        """True if everything that could be compared agrees; False if nothing could."""
+        return self.difference <= TOLERANCE and self.end <= self.end_tolerance
+
+    def __str__(self) -> str:
+        found = [f"{kind} of steps {', '.join(map(str, steps))}" for kind, steps in self.compared.items() if steps]
+        if not found:
+            return "no metrics and no checkpoint to compare a replay with"
+        how = "bit for bit" if self.exact else f"to {self.difference:.1g}"
+        end = "the same" if self.end == 0 else f"{self.end:.1g} from those"
+        return f"{self.n_steps} steps replayed: {' and '.join(found)} {how}; losses of the last checkpoint {end} logged"
+
+
+def replay(run: Run, n_steps: int = 20) -> Replay:
+    """Train the first `n_steps` steps of a run again, and on to the first line of metrics behind step 0.
+
+    Nothing is written. Raises InputError where files of the run are damaged.
+    """
+    in_range("n_steps of a replay", n_steps, 0, run.last_step)
+    logged = _logged(run)
+    n_steps = max(n_steps, min((step for step in logged if step), default=0))
+    kept = {step for step in run.steps if step <= n_steps and not run.checkpoint_path(step).name.endswith(COMPACT)}
+    monitors, worst = Monitors([run.spec]), [float("nan")]
+    compared: dict[str, list[int]] = {"metrics": [], "weights": []}
+    for step, learner in _first_steps(run.spec, n_steps, monitors):
+        if step in logged:
+            compared["metrics"].append(step)
+            worst.append(_losses_apart(logged[step], monitors.lines(learner, [0])[0]))
+        if step in kept:
+            compared["weights"].append(step)
+            saved = run.hooked(step).state_dict()
+            worst += [float((saved[name] - value).abs().max()) for name, value in learner.parameters(0).items()]
+    last = run.steps[-1] if run.steps else -1
+    end, tolerance = float("nan"), TOLERANCE
+    if last in logged:
+        learner = Learner(run.spec.model, run.spec.recipe, [detached_parameters(run.hooked(last))], [{}])
+        end = _losses_apart(logged[last], monitors.lines(learner, [0])[0])
+        tolerance = COARSE if run.checkpoint_path(last).name.endswith(COMPACT) else TOLERANCE
+    return Replay(
+        run=run,
+        n_steps=n_steps,
+        compared={kind: tuple(steps) for kind, steps in compared.items()},
+        difference=max(worst[1:], default=worst[0]),
+        end=end,
+        end_tolerance=tolerance,
+    )
+
+
+def _logged(run: Run) -> dict[int, Line]:
+    """The lines of a run's metrics by step; none where nothing was logged."""
+    log = run.path / "metrics.jsonl"
+    lines = read_progress(log, finished=run.finished) if log.exists() else []
+    return {int(line["step"]): line for line in lines}
+
+
+def _losses_apart(one: Line, other: Line) -> float:
+    """The largest difference of losses that both lines have, relative to the loss where that is above one."""
+    pairs = [(one[name], other[name]) for name in one if "_loss" in name and name in other]
+    apart = [abs(a - b) / max(1.0, abs(a)) for a, b in pairs if not (math.isnan(a) and math.isnan(b))]
+    return float("inf") if any(map(math.isnan, apart)) else max(apart, default=0.0)
+
+
+def _first_steps(spec: RunSpec, n_steps: int, monitors: Monitors) -> Iterator[tuple[int, Learner]]:
+    """The learner after every step up to `n_steps`, from step 0."""
+    learner = Learner(spec.model, spec.recipe, [detached_parameters(build_untrained(spec, own=True))], [{}])
+    data, held = TrainingBatches([spec]), matching_names(held_patterns(spec.model), learner.names)
+    yield 0, learner
+    for step in range(n_steps):
+        update(learner, data, spec, step, monitors.positions, held)
+        yield step + 1, learner
+
+
+def update(
+    learner: Learner, data: TrainingBatches, spec: RunSpec, step: int, positions: Tensor, held: frozenset[str]
+) -> Tensor:
+    """Make the update number `step` and return the losses before it; `held` parameters never move."""
+    recipe = spec.recipe
+    learner.hold(held | frozen_names(recipe, learner.names, step))
+    losses = learner.losses(task_at(spec.task, recipe, step).loss, data.batch(step), positions)
+    learner.update(losses, learning_rate=learning_rate(recipe, step))
+    return losses.detach()
