@@ -6,7 +6,7 @@ with the initial weights of their seed lies far outside of the cosines with thos
 equal weights or be near each other (`models.likeness`).
 
 *Does not show* the course of training between; a replay of the first steps is in `run.verification`. Where seeds share
-their initial weights neither the resemblance nor the distance says anything.
+their initial weights neither the resemblance nor the distance says anything, and such runs stay unverified.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -26,11 +26,11 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 def pack(runs: Sequence[Run], directory: Path, *, compact: bool = False, add: bool = False) -> Path:
     """Write the archive of one configuration.
 
-    The runs are finished and differ in the seed only; the archive leaves the manifest of the directory. Paths in their commands are cut to the last name. The archive
-    `<label>.zip` takes the place of an earlier one. With `compact` checkpoints are compact, and trajectories take the
-    place of all but the last. With `add` the other seeds of the earlier archive stay, as they are. Raises InputError
-    where the runs are of several configurations, one is not finished, a file of it is missing or damaged, or the
-    earlier archive is.
+    The runs are finished and differ in the seed only. Paths in their commands are cut to the last name. The archive
+    `<label>.zip` takes the place of an earlier one, and of its entry in the manifest. With `compact` checkpoints are
+    compact, and trajectories take the place of all but the last. With `add` the other seeds of the earlier archive
+    stay, as they are. Raises InputError where the runs are of several configurations, one is not finished, a file of it
+    is missing or damaged, or the earlier archive is.
     """
     groups = by_label(runs)
     if len(groups) != 1:

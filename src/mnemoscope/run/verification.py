@@ -21,7 +21,7 @@ from mnemoscope.models.run import Run, by_label, machine, open_run
 from mnemoscope.models.zoo import read_archive, unpack
 from mnemoscope.run.executor import analyse_many
 from mnemoscope.training.origin import expected_origin
-from mnemoscope.training.replay import COARSE, Replay, replay
+from mnemoscope.training.replay import HALF, Replay, replay
 
 State = Literal["verified", "unverified", "refused"]
 Replays = Literal["one", "all", 0]
@@ -141,7 +141,8 @@ def _verify(inspection: Inspection, n_steps: int | None) -> RunVerification:
         return RunVerification(run=run, state="refused", problem=problem, replayed=replayed)
     if listed := run.origin.get("replay"):
         checked.append(f"when it was listed: {listed}")
-    tied = inspection.resembles or listed or (replayed is not None and replayed.agrees)
+    replays = listed or (replayed is not None and replayed.agrees)
+    tied = inspection.resembles or (inspection.resembles is False and replays)
     return RunVerification(
         run=run,
         state="verified" if tied and inspection.recorded else "unverified",
@@ -172,4 +173,4 @@ def _contradicts(replayed: Replay, run: Run) -> bool:
     if not any(replayed.compared.values()):
         return False
     known = run.origin.get("machine") == machine() and run.origin.get("device", "cpu") == "cpu"
-    return known or replayed.difference > COARSE or replayed.end > max(COARSE, replayed.end_tolerance)
+    return known or max(replayed.difference, replayed.end) > HALF
