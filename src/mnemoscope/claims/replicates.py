@@ -27,9 +27,9 @@ from mnemoscope.core.errors import InputError, format_ranges, one_of
 from mnemoscope.core.presets import SYSTEMS, Configuration
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import usable_device
+from mnemoscope.models.independence import check_replicates
 from mnemoscope.models.language.conversion import DTYPES
 from mnemoscope.models.run import Run, by_label
-from mnemoscope.models.subjects import check_replicates
 
 PASSING = "questions that pass"
 """Name under which a model's number of questions that pass the gate is recorded, where each question has a gate."""

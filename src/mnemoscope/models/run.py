@@ -34,7 +34,7 @@ from mnemoscope.models.derived import TRAJECTORY, with_digests, write_derived
 from mnemoscope.models.files import read_progress, write_atomically
 from mnemoscope.models.glance import checkpoint_steps, no_runs_error, read_run_file, run_folders
 from mnemoscope.models.lens import HookedTransformer
-from mnemoscope.models.zoo import unpack_word
+from mnemoscope.models.zoo import listed_digests, unpack_word
 
 COMPACT = ".compact.safetensors"
 """The end of the name of a compact checkpoint."""
@@ -93,6 +93,13 @@ class Run:
     def final_weights(self) -> str | None:
         """SHA-256 of the weights that training ended with, as run.json has it; None: an older or unfinished run."""
         return read_run_file(self.path).get("final_weights")
+
+    @property
+    def origin(self) -> Mapping[str, str]:
+        """What training wrote down at its first step: `initial_weights` and `first_batches` (SHA-256), `device` and
+        `machine`; of a run of the zoo what the manifest lists, with `final_weights` and `replay`. Empty: an older run.
+        """
+        return {**listed_digests(self.path), **read_run_file(self.path).get("origin", {})}
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -224,6 +231,17 @@ def create_run(path: Path, spec: RunSpec) -> Run:
     }
     write_atomically(path / "run.json", (json.dumps(content, indent=2) + "\n").encode())
     return Run(path, spec)
+
+
+def machine() -> str:
+    """The kind of this machine: what has to be equal for equal bits, as far as names say it."""
+    return f"{platform.system()} {platform.machine()}, torch {torch.__version__}"
+
+
+def write_origin(run: Run, origin: Mapping[str, str]) -> None:
+    """Write down what a run starts from; see `Run.origin`."""
+    content = json.dumps({**read_run_file(run.path), "origin": dict(origin)}, indent=2)
+    write_atomically(run.path / "run.json", (content + "\n").encode())
 
 
 def finish_run(run: Run, step: int) -> None:

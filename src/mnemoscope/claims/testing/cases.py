@@ -28,8 +28,9 @@ from mnemoscope.claims.evidence import Evidence
 from mnemoscope.claims.judge import judge
 from mnemoscope.claims.verdict import Outcome, Ruling, Verdict
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.models.independence import check_replicates
 from mnemoscope.models.run import Run, by_label, find_runs
-from mnemoscope.models.subjects import Subject, check_replicates, subject
+from mnemoscope.models.subjects import Subject, subject
 
 Properties = Mapping[str, Any]
 """The report of one seed's item: plain values that survive other processes and XML."""
