@@ -57,4 +57,5 @@ def _alone(ruling: Ruling) -> Verdict:
 
 
 def _two_sided(verdict: Verdict) -> float:
-    return min(1.0, 2 * min(verdict.p_support, verdict.p_refute))
+    """Twice the smaller p; NaN without a verdict."""
+    return min(2 * min(verdict.p_support, verdict.p_refute), 1.0)

@@ -16,7 +16,8 @@ from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from mnemoscope.claims.claim import Claim
-from mnemoscope.claims.standing import REGISTERED, question_of
+from mnemoscope.claims.registration import REGISTERED
+from mnemoscope.claims.standing import question_of
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import label_of
 from mnemoscope.models.zoo import archive_file

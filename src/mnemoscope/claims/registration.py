@@ -39,13 +39,11 @@ from mnemoscope.claims.claim import GATE, Claim, Measured, Outcome
 from mnemoscope.claims.functions import configuration_digest, function_digest
 from mnemoscope.claims.measures import MeasureCall, Results, Work, control_work, measure_all, merge_work
 from mnemoscope.claims.replicates import average_prompts, expected_seeds
-from mnemoscope.claims.standing import REGISTERED, Standing, read_dates, standing
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.version import NUMBERS
 from mnemoscope.models.files import write_atomically
-from mnemoscope.models.run import Run
 
 HERE, ELSEWHERE = 1e-9, 1e-5
 """Tolerances for what was measured anew on the machine of the registration, and for all else."""
@@ -61,6 +59,10 @@ FILE = "registered.json"
 
 VALUES = "values"
 """Entry of a registration on file: what the measure gave on the controls."""
+
+
+REGISTERED = "registered"
+"""Entry of a registration on file: the date on which it was written."""
 
 
 _APART = ("rivals", "version", "code", VALUES, "machine", REGISTERED, "superseded")
@@ -315,12 +317,6 @@ def registered_versions(claim: Claim) -> dict[str, int]:
     kept = {claim.id: then, **then["rivals"]}
     return {one.id: one.version for one in (claim, *claim.rivals)
             if kept.get(one.id, {}).get("version") == one.version}  # fmt: skip
-
-
-def claim_standing(claim: Claim, runs: Sequence[Run]) -> Standing:
-    """The standing of a claim that is judged on these runs: registered before them, after them, or not."""
-    place = package_of(claim)
-    return standing(read_registrations(place).get(claim.id), read_dates(place).get(claim.id), runs)
 
 
 def superseded_forms(claim: Claim) -> tuple[Superseded, ...]:

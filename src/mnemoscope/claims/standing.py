@@ -10,12 +10,14 @@ dates of their own.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from mnemoscope.claims.claim import Claim
+from mnemoscope.claims.registration import REGISTERED, package_of, read_registrations
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.glance import read_run_file
 from mnemoscope.models.run import Run
@@ -23,9 +25,6 @@ from mnemoscope.models.zoo import WORD
 
 FILE = "dates.json"
 """Dates by the id of the claim: `registered`, `runs`, and the digest of the `question` that they belong to."""
-REGISTERED = "registered"
-"""Entry of a registration on file: the date on which it was written."""
-
 _QUESTION = ("criteria", "joined", "gate", "replicates", "seeds", "prompts")
 
 
@@ -67,22 +66,33 @@ def question_of(registration: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def standing(registration: Mapping[str, Any] | None, dates: Mapping[str, str] | None, runs: Iterable[Run]) -> Standing:
-    """The standing of a claim from its registration, its entry in `dates.json`, and the runs that it is judged on."""
+def standing(
+    registration: Mapping[str, Any] | None, dates: Mapping[str, str] | None, runs: Sequence[Run] | None
+) -> Standing:
+    """The standing of a claim from its registration, its entry in `dates.json`, and the runs that it is judged on.
+
+    None stands for the runs of the package.
+    """
     if registration is None:
         return NOT_REGISTERED
     if dates is not None and dates.get("question") != question_of(registration):
         dates = None
     registered = (dates or registration).get(REGISTERED, "")
     packed = (dates or {}).get("runs", "")
-    found = [packed if WORD in run.path.parts[-4:-3] else _created(run) for run in runs]
+    found = [packed] if runs is None else [packed if _is_packed(run) else _created(run) for run in runs]
     if not registration["units"]:
         found = [packed or datetime.now(UTC).isoformat()]
-    if not registered or not all(found):
+    if not registered or not found or not all(found):
         return Standing(status="not dated", registered=registered)
     first = min(found, key=datetime.fromisoformat)
     before = datetime.fromisoformat(registered) < datetime.fromisoformat(first)
     return Standing(status="before its runs" if before else "after its runs", registered=registered, runs=first)
+
+
+def claim_standing(claim: Claim, runs: Sequence[Run] | None) -> Standing:
+    """The standing of a claim that is judged on these runs; None stands for the runs of the package."""
+    place = package_of(claim)
+    return standing(read_registrations(place).get(claim.id), read_dates(place).get(claim.id), runs)
 
 
 def read_dates(directory: Path | None) -> dict[str, dict[str, str]]:
@@ -93,6 +103,11 @@ def read_dates(directory: Path | None) -> dict[str, dict[str, str]]:
         return json.loads(file.read_text())
     except ValueError as error:
         raise InputError(f"{file} cannot be read: {error}; `mnemoscope dev dates` writes it") from None
+
+
+def _is_packed(run: Run) -> bool:
+    """True for a run that came with a package and was unpacked."""
+    return WORD in run.path.parts[-4:-3]
 
 
 def _created(run: Run) -> str:

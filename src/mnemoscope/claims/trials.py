@@ -31,7 +31,6 @@ from mnemoscope.claims.measures import (
 )
 from mnemoscope.claims.registration import (
     check_registration,
-    claim_standing,
     functions_of,
     registered_versions,
     select_values,
@@ -46,6 +45,7 @@ from mnemoscope.claims.replicates import (
     language_models,
 )
 from mnemoscope.claims.selection import describe_selection
+from mnemoscope.claims.standing import claim_standing
 from mnemoscope.claims.verdict import Ruling, SensitivityCell, Verdict
 from mnemoscope.claims.verification import check_run_files, describe_verified
 from mnemoscope.core import guests
