@@ -273,7 +273,7 @@ def test_controls_go_with_the_claim_to_other_configurations():
     longer = with_configurations(claim, "recipe.n_steps", 500).controls[1].plant
     assert int(longer(0)["narrow"].trajectory.step[-1]) == 500
     assert int(course(0)["narrow"].trajectory.step[-1]) == D4.spec(0).recipe.n_steps != 500
-    (cell,) = (question.claim for question in claim_variants(claim, True) if question.factor)
+    (cell,) = (question.claim for question in claim_variants(claim, True) if question.changed)
     assert "recipe='published'" in name_of(cell.controls[1].plant)
     assert name_of(with_configurations(claim, "recipe", "quick").controls[1].plant) == name_of(course)
 

@@ -212,6 +212,7 @@ class Claim:
             meant to give other numbers. A change of code that keeps the numbers keeps the version.
         factors: What the sensitivity table varies, one at a time: a keyword of `measure`, `recipe`, or a field of the
             configurations such as `model.normalization`, and the other values to try.
+        choices: What only the multiverse varies beside the factors, in the same form.
         prompts: As in `Evidence`.
         develops: Whether the measure makes sense at every step of training, so that one can see the effect emerge.
         explanation: What is measured, in words and as formulas.
@@ -243,6 +244,7 @@ class Claim:
     compare: Callable[[Mapping[str, Measured]], Measured] | None = None
     version: int = 1
     factors: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, hash=False)
+    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, hash=False)
     prompts: Prompts | None = None
     develops: bool = True
     system: str = ""

@@ -8,19 +8,30 @@ some of them are on trial.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from mnemoscope.claims.claim import CLAIMS, GATE, MIN_REPLICATES, SOURCE, Claim, Measured, is_training_factor
+from mnemoscope.claims.claim import (
+    CLAIMS,
+    GATE,
+    MIN_REPLICATES,
+    SOURCE,
+    Claim,
+    Measured,
+    Outcome,
+    is_training_factor,
+)
 from mnemoscope.claims.evidence import Evidence
 from mnemoscope.claims.false_discoveries import with_discovery_rates
 from mnemoscope.claims.functions import check_key, check_named, modules_of
 from mnemoscope.claims.judge import judge, judge_family
 from mnemoscope.claims.measures import (
     DrawWork,
+    Factors,
     MeasureCall,
     Results,
     RunWork,
@@ -29,6 +40,7 @@ from mnemoscope.claims.measures import (
     measure_all,
     merge_work,
 )
+from mnemoscope.claims.multiverse import Combination, can_halve_prompts, combinations, n_combinations
 from mnemoscope.claims.registration import (
     check_registration,
     functions_of,
@@ -46,7 +58,7 @@ from mnemoscope.claims.replicates import (
 )
 from mnemoscope.claims.selection import describe_selection
 from mnemoscope.claims.standing import claim_standing
-from mnemoscope.claims.verdict import Ruling, SensitivityCell, Verdict
+from mnemoscope.claims.verdict import Multiverse, Ruling, SensitivityCell, Universe, Verdict
 from mnemoscope.claims.verification import check_run_files, describe_verified
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
@@ -54,6 +66,8 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.models.run import Run
 from mnemoscope.run.executor import n_processes
 
+N_ROUGH = 999
+"""Draws of the bootstrap for one combination of choices."""
 MANY_STEPS = 12
 """More checkpoints than this are not all measured."""
 
@@ -63,24 +77,22 @@ Progress = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimVariant:
-    """A claim, a rival, or one of the two with a factor changed: a cell of the sensitivity table.
+    """A claim or a rival, as it stands or with factors changed.
 
-    `version` is that of the measure, if the claim is registered with it.
+    A cell of the sensitivity table changes one, a combination of the multiverse any number. `version` is that of the
+    measure, if the claim is registered with it.
     """
 
     claim: Claim
-    factor: str = ""
-    value: Any = None
+    changed: Factors = ()
     version: int | None = None
 
     @property
     def call(self) -> MeasureCall:
         """The call that measures its effects."""
         assert self.claim.measure is not None
-        varies_measure = self.factor and not is_training_factor(self.factor)
-        return MeasureCall(
-            self.claim.measure, ((self.factor, self.value),) if varies_measure else (), version=self.version
-        )
+        keywords = tuple((factor, value) for factor, value in self.changed if not is_training_factor(factor))
+        return MeasureCall(self.claim.measure, keywords, version=self.version)
 
 
 def run_trials(
@@ -93,6 +105,7 @@ def run_trials(
     recipe: str | None = None,
     sensitivity: bool = True,
     emergence: bool = True,
+    multiverse: bool = False,
     jobs: int = 1,
     store: Path | None = None,
     report: Callable[[Progress], None] | None = None,
@@ -111,6 +124,7 @@ def run_trials(
             mean nothing there and are left out.
         sensitivity: Whether to ask with one factor changed too.
         emergence: Whether to follow the effects of one seed over its training.
+        multiverse: Whether to judge each claim under combinations of its choices too, as `claims.multiverse` says.
         jobs: Processes at a time; 0: one per core.
         store: Directory that keeps what was measured, so that the same call continues; none: nothing is kept.
         report: Called in this process as work gets done.
@@ -135,10 +149,15 @@ def run_trials(
         check_measurable(claim)
     claims = [adapt_to_models(claim, asked_models) for claim in registered_form]
     questions = {claim.id: claim_variants(claim, sensitivity) for claim in claims}
-    admitted = admit_runs(runs, [question.claim for asked in questions.values() for question in asked], asked_models)
+    universes = {claim.id: claim_universes(claim) if multiverse else [] for claim in claims}
+    every_question = [*chain(*questions.values()), *(question for _, question in chain(*universes.values()))]
+    admitted = admit_runs(runs, [question.claim for question in every_question], asked_models)
     admitted.check_identity()
     files = check_run_files(admitted)
-    plans = {claim.id: plan_work(questions[claim.id], admitted, emergence=emergence) for claim in claims}
+    plans = {}
+    for claim in claims:
+        others = [question for _, question in universes[claim.id] if _has_models(question.claim, admitted)]
+        plans[claim.id] = plan_work([*questions[claim.id], *dict.fromkeys(others)], admitted, emergence=emergence)
     work = merge_work([piece for pieces in plans.values() for piece in pieces])
     results = measure_all(work, jobs=jobs, store=store, report=_progress(plans, report))
     evidence = {id: [collect_evidence(each, admitted, results) for each in asked] for id, asked in questions.items()}
@@ -147,7 +166,7 @@ def run_trials(
     for claim, as_registered in zip(claims, registered_form, strict=True):
         asked = questions[claim.id]
         ruling = rule_on_claim(asked, evidence[claim.id], verdicts[claim.id])
-        values = select_values([(each.claim, each.call) for each in asked if not each.factor], results)
+        values = select_values([(each.claim, each.call) for each in asked if not each.changed], results)
         seeds = admitted.seeds(claim) if claim.units else ()
         found = check_registration(as_registered, seeds, values)
         used = [admitted.finished[unit][seed] for unit in claim.units.values() for seed in seeds]
@@ -161,7 +180,10 @@ def run_trials(
                 departures=found.departures or (),
                 code=found.code,
                 selection=describe_selection(claim, evidence[claim.id][0], admitted, store),
-                verified=describe_verified(claim, [files[run.path] for run in used], plans[claim.id], store),
+                verified=describe_verified(
+                    claim, [files[run.path] for run in used], plan_work(asked[:1], admitted, emergence=False), store
+                ),
+                multiverse=judge_universes(claim, ruling.verdict.outcome, universes[claim.id], admitted, results),
             )
         )
     return with_discovery_rates(rulings)
@@ -234,11 +256,57 @@ def claim_variants(claim: Claim, sensitivity: bool) -> list[ClaimVariant]:
     asked, versions = (claim, *claim.rivals), registered_versions(claim)
     questions = [ClaimVariant(claim=one, version=versions.get(one.id)) for one in asked]
     for one in asked if sensitivity else ():
-        alone = replace(one, n_replicates=MIN_REPLICATES, headline=False, rivals=(), factors={})
+        alone = stand_alone(one)
         for factor, value in [(factor, value) for factor, values in one.factors.items() for value in values]:
-            changed = with_configurations(alone, factor, value) if is_training_factor(factor) else alone
-            questions.append(ClaimVariant(claim=changed, factor=factor, value=value, version=versions.get(one.id)))
+            questions.append(_vary(alone, ((factor, value),), versions.get(one.id)))
     return questions
+
+
+def _vary(claim: Claim, changed: Factors, version: int | None) -> ClaimVariant:
+    """A claim with factors changed, about other configurations where training is."""
+    for factor, value in changed:
+        claim = with_configurations(claim, factor, value) if is_training_factor(factor) else claim
+    return ClaimVariant(claim=claim, changed=changed, version=version)
+
+
+def claim_universes(claim: Claim) -> list[tuple[Combination, ClaimVariant]]:
+    """The combinations of a claim's choices, each with the question that is measured for it."""
+    version, alone = registered_versions(claim).get(claim.id), stand_alone(claim)
+    return [(each, _vary(alone, each.changed, version)) for each in combinations(claim)]
+
+
+def _has_models(claim: Claim, admitted: AdmittedRuns) -> bool:
+    """True if there are models enough for a verdict, or none is needed."""
+    return not claim.units or len(admitted.seeds(claim)) >= MIN_REPLICATES
+
+
+def judge_universes(
+    claim: Claim,
+    outcome: Outcome,
+    universes: Sequence[tuple[Combination, ClaimVariant]],
+    admitted: AdmittedRuns,
+    results: Results,
+) -> Multiverse | None:
+    """The verdicts under combinations of choices, beside the `outcome` of the claim; None without combinations."""
+    questions = dict.fromkeys(question for _, question in universes if _has_models(question.claim, admitted))
+    evidence = {question: collect_evidence(question, admitted, results) for question in questions}
+    judged = []
+    for combination, question in universes:
+        found = evidence.get(question)
+        if found is not None and (not combination.prompts or can_halve_prompts(found)):
+            asked, on = combination.applied_to(question.claim), combination.chosen_from(found)
+            verdict = judge(asked, on, n_resamples=N_ROUGH)
+            judged.append(Universe(choices=combination.in_words(claim), verdict=verdict))
+    if not judged:
+        return None
+    return Multiverse(
+        outcome=outcome, universes=tuple(judged), n_combinations=n_combinations(claim), n_drawn=len(universes)
+    )
+
+
+def stand_alone(claim: Claim) -> Claim:
+    """The claim without rivals and factors, that needs 16 replicates and on which no headline hangs."""
+    return replace(claim, n_replicates=MIN_REPLICATES, headline=False, rivals=(), factors={}, choices={})
 
 
 def plan_work(questions: Sequence[ClaimVariant], admitted: AdmittedRuns, *, emergence: bool) -> list[Work]:
@@ -373,12 +441,12 @@ def rule_on_claim(questions: Sequence[ClaimVariant], evidence: Sequence[Evidence
     """The verdict on a claim beside those on its rivals and on the cells of its sensitivity table."""
     claim, others = questions[0].claim, zip(questions[1:], evidence[1:], strict=True)
     judged = [(question, judge(question.claim, found)) for question, found in others]
-    rivals = {question.claim.id: found for question, found in judged if not question.factor}
+    rivals = {question.claim.id: found for question, found in judged if not question.changed}
     before = {claim.id: verdict, **rivals}
     cells = [
-        SensitivityCell(factor=each.factor, value=str(each.value), verdict=found, before=before[each.claim.id].outcome)
+        SensitivityCell(factor=factor, value=str(value), verdict=found, before=before[each.claim.id].outcome)
         for each, found in judged
-        if each.factor
+        for factor, value in each.changed
     ]
     return Ruling(claim=claim, evidence=evidence[0], verdict=verdict, rivals=rivals, sensitivity=tuple(cells))
 

@@ -119,6 +119,66 @@ class SensitivityCell:
         return f"{where} it is {v.outcome} ({round(v.share * v.n)} of {v.n} {replicate}s)."
 
 
+@dataclass(frozen=True, kw_only=True)
+class Universe:
+    """One combination of analysis choices, each with its value in words, and the verdict under it."""
+
+    choices: Mapping[str, str]
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Multiverse:
+    """The verdicts of a claim under combinations of its choices.
+
+    Attributes:
+        outcome: The verdict on the claim as it stands.
+        universes: One per combination that was judged, the claim as it stands first.
+        n_combinations: How many combinations there are.
+        n_drawn: How many of them were drawn.
+    """
+
+    outcome: Outcome
+    universes: tuple[Universe, ...]
+    n_combinations: int
+    n_drawn: int
+
+    @property
+    def n_agreeing(self) -> int:
+        """Combinations with the same outcome."""
+        return sum(each.verdict.outcome == self.outcome for each in self.universes)
+
+    @property
+    def n_opposed(self) -> int:
+        """Combinations that decide the other way; of an undecided claim, that decide at all."""
+        decided = {"SUPPORTED": {"REFUTED"}, "REFUTED": {"SUPPORTED"}}.get(self.outcome, {"SUPPORTED", "REFUTED"})
+        return sum(each.verdict.outcome in decided for each in self.universes)
+
+    @property
+    def agreement(self) -> list[tuple[str, str, int, int]]:
+        """For every value of every choice: choice, value, combinations that agree, and combinations."""
+        found: dict[tuple[str, str], list[bool]] = {}
+        for each in self.universes:
+            for pair in each.choices.items():
+                found.setdefault(pair, []).append(each.verdict.outcome == self.outcome)
+        names = list(dict.fromkeys(name for name, _ in found))
+        ordered = sorted(found.items(), key=lambda item: names.index(item[0][0]))
+        return [(*pair, sum(agree), len(agree)) for pair, agree in ordered]
+
+    @property
+    def sentence(self) -> str:
+        """The numbers of combinations that agree, oppose the verdict and decide nothing."""
+        n, missing = len(self.universes), self.n_drawn - len(self.universes)
+        drawn = f", drawn from {self.n_combinations:,}," if self.n_drawn < self.n_combinations else ""
+        rest = n - self.n_agreeing - self.n_opposed
+        sentence = (
+            f"Of {n} combinations of analysis choices{drawn} {self.n_agreeing} ({self.n_agreeing / n:.0%}) agree with "
+            f"the verdict {self.outcome.replace('_', ' ')}, {self.n_opposed} decide otherwise and {rest} do not decide."
+        )
+        none = f" {missing} more cannot be judged: too few models were trained so, or effects come without prompts."
+        return sentence + (none if missing else "")
+
+
 NO_CONTROLS = "No control tests the measure."
 """The first sentence of a verdict on a claim without controls."""
 
@@ -135,7 +195,8 @@ class Ruling:
     configurations that were handed in and are not used, and why. `superseded` are its earlier forms, the oldest first.
     `selection` says how its replicates may have been chosen, and `verified` what of the evidence was compared anew.
     `false_discovery_rate` is the smallest at which its decision stands among all claims of the call; None for a single
-    claim, or one without a p.
+    claim, or one without a p. `multiverse` has the verdicts under combinations of choices; None where it was not asked
+    for.
     """
 
     claim: Claim
@@ -152,6 +213,7 @@ class Ruling:
     selection: tuple[str, ...] = ()
     verified: str = ""
     false_discovery_rate: float | None = None
+    multiverse: Multiverse | None = None
 
     @property
     def confirmed(self) -> bool:
@@ -267,6 +329,22 @@ def ruling_record(ruling: Ruling) -> dict[str, Any]:
                 **verdict_record(cell.verdict),
             }
             for cell in ruling.sensitivity
+        ],
+        "multiverse": None if ruling.multiverse is None else _multiverse_record(ruling.multiverse),
+    }
+
+
+def _multiverse_record(multiverse: Multiverse) -> dict[str, Any]:
+    """Counts, and of every combination its choices and numbers."""
+    return {
+        "n_combinations": multiverse.n_combinations,
+        "n_drawn": multiverse.n_drawn,
+        "n_agreeing": multiverse.n_agreeing,
+        "n_opposed": multiverse.n_opposed,
+        "universes": [
+            {"choices": dict(each.choices), "outcome": each.verdict.outcome, "n": each.verdict.n}
+            | _numbers(each.verdict)
+            for each in multiverse.universes
         ],
     }
 

@@ -108,6 +108,9 @@ def try_claims(
     notes = registered_notes((ruling.claim.id, ruling.departures, ruling.code) for ruling in rulings)
     for note in (CONFIRMED_NOTE, *notes, *selection_notes(rulings), *filter(None, [describe_discoveries(rulings)])):
         console.print(note, highlight=False, markup=False)
+    for ruling in rulings:
+        if ruling.multiverse is not None:
+            console.print(f"{ruling.claim.id}: {ruling.multiverse.sentence}", highlight=False, markup=False)
     if rows := unjudged_rows(rulings):
         show(UNJUDGED, UNJUDGED_HEADER, rows, n_text=2)
     with console.status("verdicts are written, with a page of figures"):

@@ -160,6 +160,9 @@ class ClaimsRun(ClaimOptions, ResultOptions):
     """Ask again with one factor changed at a time."""
     emergence: bool = True
     """Follow the effects of the first seed that has checkpoints over its training."""
+    multiverse: bool = False
+    """Judge each claim under up to 200 combinations of its choices: margin, gate, quantifier, prompts, and all that it
+    names, such as ablation kind, metric and recipe."""
     jobs: int = 0
     """Worker processes, of one thread each; 0: one per core."""
     out: Path = Path("verdicts")
@@ -219,6 +222,7 @@ def claims_run(options: ClaimsRun) -> None:
         recipe=options.recipe,
         sensitivity=options.sensitivity,
         emergence=options.emergence,
+        multiverse=options.multiverse,
         jobs=options.jobs,
         store=options.store,
     )
@@ -230,6 +234,7 @@ def _where(options: ClaimsRun) -> list[str]:
     words = [word for source in invited_sources() for word in ("--import", source)]
     words += ["--runs", *map(str, options.runs)] if options.runs else []
     words += ["--zoo"] * options.zoo + [word for model in options.model for word in ("--model", model)]
+    words += ["--multiverse"] * options.multiverse
     return words + (["--recipe", options.recipe] if options.recipe else [])
 
 

@@ -62,8 +62,7 @@ def claims_verify(options: ClaimsVerify) -> None:
     seed = secrets.randbelow(2**32) if options.seed is None else options.seed
     console.print(f"what is taken again is drawn with seed {seed} (--seed {seed} draws the same)", highlight=False)
     store = options.store or options.out / "measured"
-    plans = _plans(options)
-    work = [piece for pieces in plans.values() for piece in pieces]
+    work, own = _plan(options)
     runs = list({piece.run.path: piece.run for piece in work if isinstance(piece, RunWork)}.values())
     differs: list[str] = []
     rows: list[list[str]] = []
@@ -101,12 +100,12 @@ def claims_verify(options: ClaimsVerify) -> None:
         raise InputError(f"{pluralise(len(differs), 'thing')} in the evidence differ: {differs[0]}")
     found = f"{len(measured)} of {n_kept} measurements taken again (seed {seed}) and equal"
     trained = f"{len(states)} runs inspected, {good} of them verified, {agree} trained again for some steps"
-    note_verified(plans, store, f"{found}; {trained}" if runs else found)
+    note_verified(own, store, f"{found}; {trained}" if runs else found)
     console.print(f"{found}; noted in {store}", highlight=False)
 
 
-def _plans(options: ClaimsVerify) -> dict[str, Sequence[Work]]:
-    """All measurements of a trial of the claims, by id."""
+def _plan(options: ClaimsVerify) -> tuple[list[Work], dict[str, list[Work]]]:
+    """All measurements of a trial, and those that the verdict on each claim rests on, by its id."""
     from mnemoscope.claims.replicates import adapt_to_models, admit_runs, language_models
     from mnemoscope.claims.trials import claim_variants, plan_work
     from mnemoscope.cli.trials import claims_named
@@ -123,7 +122,8 @@ def _plans(options: ClaimsVerify) -> dict[str, Sequence[Work]]:
     runs = ms.find_runs(paths, without_checkpoint=True) if paths else []
     questions = {claim.id: claim_variants(claim, True) for claim in claims}
     admitted = admit_runs(runs, [each.claim for asked in questions.values() for each in asked], asked)
-    return {id: plan_work(each, admitted, emergence=True) for id, each in questions.items()}
+    work = [piece for each in questions.values() for piece in plan_work(each, admitted, emergence=True)]
+    return work, {id: plan_work(each[:1], admitted, emergence=False) for id, each in questions.items()}
 
 
 def _draw(runs: Sequence[ms.Run], n: int, seed: int) -> list[Any]:

@@ -15,10 +15,11 @@ from mnemoscope.claims.evidence import prompt_mean, select_effect
 from mnemoscope.claims.explanation import Quantity
 from mnemoscope.claims.false_discoveries import describe_discoveries
 from mnemoscope.claims.judge import find_control_fault
-from mnemoscope.claims.verdict import Outcome, PartResult, Ruling, SensitivityCell, Verdict
+from mnemoscope.claims.verdict import Multiverse, Outcome, PartResult, Ruling, SensitivityCell, Verdict
 from mnemoscope.report.page import TEMPLATES, Page, attention_view
 from mnemoscope.report.rulings import words
 from mnemoscope.report.rulings.plots import LOOKS, emergence_plots, short_names, strip_plots
+from mnemoscope.report.rulings.specification_curve import specification_curve
 from mnemoscope.report.rulings.words import case_means, effect_name, effect_unit, find_quantity, format_number
 
 SIGNS: dict[Outcome, str] = {"SUPPORTED": "✓", "REFUTED": "✗", "MIXED": "◐", "INCONCLUSIVE": "?", "NOT_APPLICABLE": "–"}
@@ -152,6 +153,7 @@ def _section(ruling: Ruling) -> dict[str, Any]:
         "rivals": [
             _rival_row(rival, claim, ruling.rivals[rival.id]) for rival in claim.rivals if rival.id in ruling.rivals
         ],
+        "multiverse": None if ruling.multiverse is None else _multiverse(ruling.multiverse),
         "emergence": emergence_plots(ruling),
         "emergence_seed": None if ruling.emergence is None else ruling.emergence.attrs.get("seed"),
     }
@@ -171,6 +173,13 @@ def _cell_row(ruling: Ruling, cell: SensitivityCell) -> _Row:
     flips = "⚑ flips" if cell.flips else "no"
     cells = [whose + cell.factor, cell.value, _badge(claims[verdict.id], verdict), *_results(verdict), flips]
     return cells, [verdict.reason] if cell.flips else []
+
+
+def _multiverse(found: Multiverse) -> dict[str, Any]:
+    figure, sentence = specification_curve(found)
+    note = f"{found.n_agreeing} of {words.pluralise(len(found.universes), 'combination')} agree"
+    rows = [(list(map(str, row)), ()) for row in words.agreement_rows(found)]
+    return {"figure": figure, "sentence": sentence, "note": note, "rows": rows}
 
 
 def _rival_row(rival: Claim, claim: Claim, verdict: Verdict) -> _Row:

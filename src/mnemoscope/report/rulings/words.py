@@ -11,7 +11,7 @@ import xarray as xr
 from mnemoscope.claims.claim import EFFECT, GATE, Claim, Control, Criterion
 from mnemoscope.claims.evidence import as_dataset, prompt_mean, select_effect
 from mnemoscope.claims.explanation import Quantity
-from mnemoscope.claims.verdict import Outcome, PartResult, Ruling, Superseded, Verdict
+from mnemoscope.claims.verdict import Multiverse, Outcome, PartResult, Ruling, Superseded, Verdict
 from mnemoscope.core.presets import Configuration
 from mnemoscope.report.rulings.differences import format_number, interval_text, outcome_text
 from mnemoscope.report.tables import Number, Table, pluralise
@@ -418,6 +418,34 @@ def shorten_rows(rulings: Sequence[Ruling]) -> list[list[str]]:
     return rows
 
 
+AGREEMENT_HEADER = ("choice", "value", "agree", "combinations")
+"""Header of `agreement_rows`."""
+
+
+def agreement_rows(multiverse: Multiverse) -> list[list[str]]:
+    """For every value of every choice, how many combinations agree with the verdict."""
+    return [[name, value, str(agree), str(n)] for name, value, agree, n in multiverse.agreement]
+
+
+def _multiverse_table(rulings: Sequence[Ruling]) -> list[Table]:
+    """Every combination of choices with its verdict, if any was tried."""
+    rows = [
+        [
+            ruling.claim.id,
+            "; ".join(f"{name}: {value}" for name, value in each.choices.items()),
+            outcome_text(each.verdict.outcome),
+            share_text(each.verdict, n=each.verdict.n),
+            effect_text(each.verdict, n=each.verdict.n),
+        ]
+        for ruling in rulings
+        if ruling.multiverse is not None
+        for each in ruling.multiverse.universes
+    ]
+    header = ("id", "choices", "verdict", "share", "effect")
+    title = "verdicts under combinations of choices"
+    return [Table(name="multiverse", title=title, header=header, rows=rows, n_text=3)] if rows else []
+
+
 def verdict_tables(rulings: Sequence[Ruling]) -> list[Table]:
     """Tables of rulings for files: verdicts, every effect of a claim by replicate, and unjudged measurements."""
     effects = []
@@ -438,6 +466,7 @@ def verdict_tables(rulings: Sequence[Ruling]) -> list[Table]:
         Table(name="verdicts", title="verdicts", header=VERDICT_HEADER, rows=verdict_rows(rulings), n_text=4),
         Table(name="effects", title=title, header=("id", "part", "must be", "share", "effect"), rows=effects, n_text=3),
         *([Table(name="unjudged", title=UNJUDGED, header=UNJUDGED_HEADER, rows=rows, n_text=2)] if rows else []),
+        *_multiverse_table(rulings),
     ]
 
 

@@ -44,6 +44,7 @@ def skills_without(
     within: Within = "is_repeat",
     skills: Sequence[str] | None = None,
     n: int = 2880,
+    draw: int = 0,
 ) -> xr.Dataset:
     """Skills with one target removed at a time, as `ablate`, over (component, skill).
 
@@ -51,8 +52,8 @@ def skills_without(
     activations come from sequences that test the same skill (`is_repeat`), or from `all sequences`: for a mean each
     counts with its probability under the task, for a resampling all count alike.
 
-    The seed of the subject draws `n` sequences per skill over unseen mappings; where there are fewer, all are taken, as
-    for elimination with five values.
+    The seed of the subject and the number of the `draw` give `n` sequences per skill over unseen mappings; where there
+    are fewer, all are taken, as for elimination with five values.
     """
     one_of("within", within, get_args(Within))
     in_range("n", n, 1, float("inf"))
@@ -61,7 +62,7 @@ def skills_without(
     results = []
     for skill in tested if skills is None else skills:
         one_of("a skill", skill, tested)
-        rows = _drawn(tested[skill].any(1).nonzero()[:, 0], n, subject.seed, skill)
+        rows = _drawn(tested[skill].any(1).nonzero()[:, 0], n, subject.seed, skill, draw)
         kept = replace(batch.select(rows), weights=None)
         result = ablate(
             subject.model,
@@ -77,10 +78,11 @@ def skills_without(
     return whole.transpose("component", "skill").assign_attrs(within=within, n=n)
 
 
-def _drawn(rows: Int[Tensor, " all"], n: int, seed: int, skill: str) -> Int[Tensor, " chosen"]:
+def _drawn(rows: Int[Tensor, " all"], n: int, seed: int, skill: str, draw: int) -> Int[Tensor, " chosen"]:
     if len(rows) <= n:
         return rows
-    return rows[torch.randperm(len(rows), generator=generator(seed, "removal costs", skill))[:n]]
+    stream = ("removal costs", skill, *([draw] if draw else []))
+    return rows[torch.randperm(len(rows), generator=generator(seed, *stream))[:n]]
 
 
 def ablation_effect(without: xr.Dataset, *, metric: Loss = "accuracy") -> xr.DataArray:

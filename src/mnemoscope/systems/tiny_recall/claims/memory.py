@@ -14,8 +14,8 @@ from mnemoscope.claims import EFFECT, GATE, controls, most, table
 from mnemoscope.core import Replacement, memoize
 from mnemoscope.interventions import Direction
 from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
+from mnemoscope.systems.tiny_recall.analyses.removal_costs import Within, all_mlps, skills_without
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect as costs
-from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_mlps, skills_without
 from mnemoscope.systems.tiny_recall.claim_parts import (
     OTHER_TRAINING,
     TEXTS,
@@ -37,11 +37,16 @@ def repeats(task: Task) -> Batch:
     return replace(batch, known={"source_y": batch.latents["source_pos"] + 1})
 
 
-def measure(subject: Subject, *, kind: Replacement = "mean") -> dict[str, float]:
+def measure(subject: Subject, *, kind: Replacement = "mean", within: Within = "all sequences") -> dict[str, float]:
     """Shares of recall accuracy lost by name, the quantity that a rival needs, and `GATE`."""
     lost = without_paths(subject)
     stored = min(lost["source y"] - MARGIN, MARGIN - lost["source x"])
-    return {**lost, "mlp": without_mlp(subject, kind=kind), "stored": stored, GATE: lowest_skill_accuracy(subject)}
+    return {
+        **lost,
+        "mlp": without_mlp(subject, kind=kind, within=within),
+        "stored": stored,
+        GATE: lowest_skill_accuracy(subject),
+    }
 
 
 def combines(subject: Subject, *, kind: Replacement = "mean", direction: Direction = "denoising") -> dict[str, float]:
@@ -61,13 +66,13 @@ def combines(subject: Subject, *, kind: Replacement = "mean", direction: Directi
     }
 
 
-def without_mlp(subject: Subject, *, kind: Replacement = "mean") -> float:
+def without_mlp(subject: Subject, *, kind: Replacement = "mean", within: Within = "all sequences") -> float:
     """Recall accuracy lost without the output of the MLP; 0 for a model that has none."""
     without = skills_without(
         subject,
         {"mlp": all_mlps(subject.model)},
         kind=kind,
-        within="all sequences",
+        within=within,
         skills=("recall",),
         n=len(repeats(subject.task)),
     )
@@ -105,6 +110,7 @@ _CLAIM = of_v3(
     measure=measure,
     explanation=TEXTS.explain("T17", margin=MARGIN),
     factors={"kind": ("zero", "resample"), **OTHER_TRAINING},
+    choices={"within": ("is_repeat",)},
     controls=controls(
         positive=(table("beyond the margins", {"v3": {"pair": 0.15, "mlp": 0.35}}),),
         negative=(

@@ -9,7 +9,7 @@ import xarray as xr
 from mnemoscope import CLAIMS, InputError, Subject
 from mnemoscope.analyses import dissociation_margins, lowest_skill_accuracy
 from mnemoscope.claims import EFFECT, GATE, Measured, controls, most, table
-from mnemoscope.core import Replacement
+from mnemoscope.core import Replacement, memoize
 from mnemoscope.systems.tiny_recall.analyses.carriers import roles_by_carrying
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import (
     Loss,
@@ -27,29 +27,42 @@ _JOINT = "both heads"
 
 
 def measure(
-    subject: Subject, *, kind: Replacement = "mean", within: Within = "is_repeat", metric: Loss = "accuracy"
+    subject: Subject,
+    *,
+    kind: Replacement = "mean",
+    within: Within = "is_repeat",
+    metric: Loss = "accuracy",
+    needed: float = MARGIN,
+    draw: int = 0,
 ) -> dict[str, float]:
     """The effects of the claim and of its rivals, in units of the metric, and the costs that they come from.
 
     The model has two heads; `within` says where means and resampled activations come from. The metric `log_prob` is the
-    geometric mean of the answer's probability.
+    geometric mean of the answer's probability. A skill needs a head whose removal costs more than `needed`. `draw`
+    numbers the draws of sequences.
     """
+    without = _without_heads(subject, kind, within, draw)
+    cost = ablation_effect(without, metric=metric)
+    return {
+        GATE: lowest_skill_accuracy(subject),
+        **_effects(cost.drop_sel(component=_JOINT), cost.sel(component=_JOINT), needed),
+        **{f"{h} {s}": float(cost.sel(component=h, skill=s)) for h in cost.component.to_numpy() for s in _SKILLS},
+    }
+
+
+@memoize
+def _without_heads(subject: Subject, kind: Replacement, within: Within, draw: int) -> xr.Dataset:
+    """Both skills without each head and without both."""
     heads = all_heads(subject.model)
     if len(heads) != 2:
         raise InputError(f"the model must have two heads in all, for one skill each; got {len(heads)}; take v3's size")
     targets = {str(head): (head,) for head in heads} | {_JOINT: heads}
-    without = skills_without(subject, targets, kind=kind, within=within, skills=_SKILLS)
-    cost = ablation_effect(without, metric=metric)
-    return {
-        GATE: lowest_skill_accuracy(subject),
-        **_effects(cost.drop_sel(component=_JOINT), cost.sel(component=_JOINT)),
-        **{f"{h} {s}": float(cost.sel(component=h, skill=s)) for h in targets for s in _SKILLS},
-    }
+    return skills_without(subject, targets, kind=kind, within=within, skills=_SKILLS, draw=draw)
 
 
-def _effects(cost: xr.DataArray, joint: xr.DataArray) -> dict[str, float]:
+def _effects(cost: xr.DataArray, joint: xr.DataArray, needed: float = MARGIN) -> dict[str, float]:
     """The effects of the claim and of its rivals; over (component, skill), and over skill."""
-    found = dissociation_margins(cost, joint, margin=MARGIN)
+    found = dissociation_margins(cost, joint, margin=needed)
     return {EFFECT: found.pop("double"), **found}
 
 
@@ -77,6 +90,7 @@ _CLAIM = of_v3(
     measure=measure,
     explanation=TEXTS.explain("T14", margin=MARGIN),
     factors={"kind": ("zero", "resample"), "within": ("all sequences",), "metric": ("log_prob",), **OTHER_TRAINING},
+    choices={"needed": (MARGIN / 2, 2 * MARGIN), "draw": (1,)},
 )
 CLAIM = _CLAIM.against(
     *(

@@ -1,0 +1,154 @@
+"""A wrong combination would show agreement with a verdict that nobody judged."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mnemoscope.claims.claim import CLAIMS, Claim, Control, Gate
+from mnemoscope.claims.multiverse import AS_CLAIMED, choices_of, combinations, n_combinations
+from mnemoscope.claims.trials import run_trials
+from mnemoscope.claims.verdict import ruling_record
+from mnemoscope.core.presets import Configuration
+from mnemoscope.models.subjects import Subject
+from mnemoscope.report.rulings import rulings_page, verdict_tables
+from tests.claims.trials import make_claim
+
+D4 = Configuration(preset="d4")
+HEADLINES = [id for id in CLAIMS.names() if CLAIMS.get(id).headline]
+
+
+def by_draw(draw: int, *, side: int = 1) -> dict[str, float]:
+    """Effects of 1 in fifteen of sixteen draws, and the opposite on the other side."""
+    return {"effect": side * (1.0 if draw else 0.0)}
+
+
+def halves(draw: int) -> dict[str, list[float]]:
+    """Effects near 1 on the first half of the prompts, near -1 on the second."""
+    noise = 0.01 * np.arange(8) + 0.001 * draw
+    return {"effect": (np.repeat([1.0, -1.0], 4) + noise).tolist()}
+
+
+def planted(case: int) -> dict[str, dict[str, float]]:
+    return {"draw": {"effect": 0.4}}
+
+
+def of_draws(**changes) -> Claim:
+    common = {"id": "X", "statement": "draws are high", "source": "made up", "quantifier": "most", "margin": 0.3}
+    return Claim(**{**common, "replicate": "draw", "measure": by_draw, **changes})
+
+
+def tried(claim: Claim):
+    (ruling,) = run_trials([claim], [], multiverse=True)
+    assert ruling.multiverse is not None
+    return ruling
+
+
+@pytest.mark.parametrize(
+    "margin, unit, direction, expected",
+    [
+        (0.25, "accuracy", "above", {0.125, 0.1875, 0.25, 0.375, 0.5}),
+        (0.99, "accuracy", "above", {0.995, 0.9925, 0.99, 0.985, 0.98}),
+        (0.5, "accuracy", "above", {0.25, 0.375, 0.5, 0.75}),
+        (0.25, "accuracy", "within", {0.125, 0.1875, 0.25, 0.375, 0.5}),
+        (0.9, "logits", "below", {0.45, 0.675, 0.9, 1.35, 1.8}),
+        (0.0, "accuracy", "above", {0.0}),
+    ],
+)
+def test_margins_are_halved_and_doubled_from_the_nearer_end(margin, unit, direction, expected):
+    claim = make_claim(margin=margin, unit=unit, direction=direction)
+    applied = [each.applied_to(claim).criteria[0] for each in combinations(claim)]
+    assert sorted({round(part.margin, 9) for part in applied}) == pytest.approx(sorted(expected))
+    assert ("margin" in choices_of(claim)) == (margin != 0)
+    assert {part.direction for part in applied} == {direction}
+
+
+def test_the_gate_moves_and_never_becomes_one_that_nothing_passes():
+    claim = make_claim(gate=Gate(statement="has learned", at_least=0.99))
+    bounds = {each.applied_to(claim).gate.at_least for each in combinations(claim)}
+    assert sorted(bounds) == pytest.approx([0.98, 0.99, 0.995])
+    beyond = make_claim(gate=Gate(statement="is high", at_least=3.0))
+    assert {each.applied_to(beyond).gate for each in combinations(beyond)} == {beyond.gate}
+
+
+def test_all_combinations_are_tried_where_they_are_few():
+    claim = make_claim(factors={"kind": ("zero", "resample"), "recipe": ("quick",)}, choices={"draw": (1,)})
+    found = combinations(claim)
+    assert len(found) == len(set(found)) == n_combinations(claim) == 3 * 2 * 2 * 5 * 2
+    first = found[0]
+    assert first.changed == ()
+    assert first.applied_to(claim).criteria == claim.criteria
+    words = first.in_words(claim)
+    assert words == {
+        "kind": AS_CLAIMED, "recipe": AS_CLAIMED, "draw": AS_CLAIMED, "margin": "× 1", "quantifier": "most",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("id", HEADLINES)
+def test_of_many_combinations_a_balanced_sample_is_drawn(id):
+    claim = CLAIMS.get(id)
+    found = combinations(claim)
+    assert 50 <= len(found) == len(set(found)) == 200 < n_combinations(claim)
+    assert found == combinations(claim) != combinations(claim, seed=1)
+    for name, values in choices_of(claim).items():
+        counts = Counter(each.in_words(claim)[name] for each in found)
+        assert len(counts) == len(values)
+        assert max(counts.values()) - min(counts.values()) <= 0.25 * len(found) / len(values) + 2
+
+
+def test_agreement_is_counted_by_choice():
+    """The other side is refuted; on this one every margin, quantifier and mean below 15/16 is supported."""
+    ruling = tried(of_draws(factors={"side": (-1,)}))
+    assert ruling.verdict.outcome == "SUPPORTED"
+    found = ruling.multiverse
+    assert (len(found.universes), found.n_combinations, found.n_drawn) == (20, 20, 20)
+    assert (found.n_agreeing, found.n_opposed) == (10, 10)
+    assert found.agreement[:2] == [("side", AS_CLAIMED, 10, 10), ("side", "-1", 0, 10)]
+    assert found.sentence.startswith(
+        "Of 20 combinations of analysis choices 10 (50%) agree with the verdict SUPPORTED, 10 decide otherwise and 0"
+    )
+    assert tried(of_draws()).multiverse.n_opposed == 0
+
+
+def test_each_half_of_the_prompts_is_judged_by_itself():
+    found = tried(of_draws(measure=halves, margin=0.5, prompts="own")).multiverse
+    outcomes = {}
+    for each in found.universes:
+        outcomes.setdefault(each.choices["prompts"], set()).add(each.verdict.outcome)
+    assert outcomes == {"all": {"REFUTED"}, "first half": {"SUPPORTED"}, "second half": {"REFUTED"}}
+
+
+def test_controls_are_judged_under_the_same_choices():
+    """A planted effect of .4 must not meet the criterion: it does so where the margin is halved to .25."""
+    control = Control(name="planted", kind="negative", plant=planted, n=1)
+    found = tried(of_draws(margin=0.5, controls=(control,))).multiverse
+    by_margin = {each.choices["margin"]: each.verdict.outcome for each in found.universes}
+    assert by_margin["× 0.5"] == "INCONCLUSIVE"
+    assert by_margin["× 1"] == "SUPPORTED"
+
+
+def test_combinations_without_models_are_counted_and_not_judged():
+    claim = of_draws(replicate="seed", units={"d4": D4}, measure=of_subject, factors={"recipe": ("published",)})
+    (ruling,) = run_trials([claim], [], multiverse=True)
+    assert ruling.multiverse is None
+    half = replace(tried(of_draws()).multiverse, n_drawn=25)
+    assert "15 more cannot be judged" in half.sentence
+
+
+def of_subject(subject: Subject) -> dict[str, float]:
+    return {"effect": 1.0}
+
+
+def test_page_tables_and_record_show_every_combination():
+    ruling = tried(of_draws(factors={"side": (-1,)}))
+    html = rulings_page([ruling], title="trial")
+    assert "Under all combinations of choices" in html
+    assert "10 of 20 combinations agree" in html
+    assert ruling.multiverse.sentence in html
+    (table,) = (table for table in verdict_tables([ruling]) if table.name == "multiverse")
+    assert len(table.rows) == 20
+    record = ruling_record(ruling)["multiverse"]
+    assert record["n_agreeing"] == 10
+    assert len(record["universes"]) == 20
+    assert ruling_record(replace(ruling, multiverse=None))["multiverse"] is None
