@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,6 +46,8 @@ class Standing:
             return "not registered, so the verdict is exploratory and not confirmed"
         if self.status == "not dated":
             return "registered, with no dates that say whether before its runs, so the verdict is not confirmed"
+        if not self.runs:
+            return f"registered on {_day(self.registered)}, before any verdict"
         dates = f"on {_day(self.registered)}, runs of {_day(self.runs)}"
         if self.can_confirm:
             return f"registered before its runs ({dates})"
@@ -81,7 +83,9 @@ def standing(
     packed = (dates or {}).get("runs", "")
     found = [packed] if runs is None else [packed if _is_packed(run) else _created(run) for run in runs]
     if not registration["units"]:
-        found = [packed or datetime.now(UTC).isoformat()]
+        found = [packed]
+        if registered and not packed and not (dates is None and registration.get("superseded")):
+            return Standing(status="before its runs", registered=registered)
     if not registered or not found or not all(found):
         return Standing(status="not dated", registered=registered)
     first = min(found, key=datetime.fromisoformat)

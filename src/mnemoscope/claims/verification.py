@@ -116,7 +116,7 @@ def _difference(kept: Mapping[str, float | list[float]], now: Measured) -> float
     return worst
 
 
-# ---- what is said of a verdict
+# ---- sentences on a verdict
 
 
 def evidence_digest(work: Sequence[Work], store: Path) -> str:
