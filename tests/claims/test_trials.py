@@ -30,14 +30,15 @@ D4, D8 = Configuration(preset="d4"), Configuration(preset="d8")
 
 
 def fake_run(root: Path, unit: Configuration, seed: int, bias: float, steps=(0,)):
-    """A run whose unembedding bias of token 1 is `bias` at its end, and half of it at the steps before."""
+    """A run whose unembedding bias of token 1 is `bias` at its end, half of it before that, and as drawn at step 0."""
     spec = unit.spec(seed)
     steps = (*steps[:-1], spec.recipe.n_steps)
     run = create_run(root / spec.label / f"seed-{seed:02d}", spec)
     model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=seed)
     for step in steps:
-        with torch.no_grad():
-            model.unembed.b_U[1] = bias if step == steps[-1] else bias / 2
+        if step:
+            with torch.no_grad():
+                model.unembed.b_U[1] = bias if step == steps[-1] else bias / 2
         save_checkpoint(model, run.checkpoint_path(step), step=step)
     (run.path / "done").touch()
     return run
@@ -102,7 +103,7 @@ def test_emergence_follows_the_first_seed_with_checkpoints_along_training(runs):
     emergence = only(run_trials([make()], runs)).emergence
     assert emergence.attrs["seed"] == 0
     assert emergence.step.values.tolist() == [0, 1, runs[0].spec.recipe.n_steps]
-    assert emergence.effect.values.tolist() == pytest.approx([1.0, 1.0, 2.0])
+    assert emergence.effect.values.tolist() == pytest.approx([0.0, 1.0, 2.0])
     assert only(run_trials([make(develops=False)], runs)).emergence is None
     assert only(run_trials([make()], runs[1:])).emergence is None
 
