@@ -376,7 +376,8 @@ def test_what_was_measured_is_found_again_until_model_or_code_changes(runs, tmp_
 def test_what_was_logged_and_specified_decides_whether_it_is_found_again(runs, n_calls):
     claim = make(measure=counted, develops=False)
     n_calls(claim)
-    (runs[4].path / "metrics.jsonl").write_text('{"step": 0, "train_loss": 1.0, "test_loss": 1.0}\n')
+    line = {"step": runs[4].last_step, "train_loss": 1.0, "test_loss": 1.0}
+    (runs[4].path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
     assert n_calls(claim) == 1
     assert n_calls(claim) == 0
     (runs[5].path / "run.json").write_text((runs[5].path / "run.json").read_text() + "\n")
