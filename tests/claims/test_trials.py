@@ -1,5 +1,6 @@
 """Claims about random models with one weight set: what is measured is known."""
 
+import json
 import os
 import signal
 from dataclasses import replace
