@@ -24,7 +24,7 @@ from mnemoscope.core.task import SEED
 from mnemoscope.models.building import build_untrained, detached_parameters
 from mnemoscope.models.checkpoint import digest, weights_digest
 from mnemoscope.models.files import read_progress
-from mnemoscope.models.likeness import DIFFERENT, DISTANT, Distance, distances, portrait
+from mnemoscope.models.likeness import DIFFERENT, DISTANT, distances, portrait
 from mnemoscope.models.run import COMPACT, Run, machine
 
 FIRST_OTHER_SEED = 2_000_000
@@ -74,39 +74,61 @@ def inspect_runs(runs: Sequence[Run]) -> list[Inspection]:
 
 def _inspect_together(found: list[Inspection]) -> list[Inspection]:
     """The checks of sound runs that compare them with each other, and with initial weights of other seeds."""
+    trained = [detached_parameters(each.run.hooked()) for each in found]
+    shapes = [{name: value.shape for name, value in params.items()} for params in trained]
+    of_spec = [_shapes(each.run.spec) == each_shapes for each, each_shapes in zip(found, shapes, strict=True)]
+    foreign = "its weights are of another architecture than its specification, and are compared with nothing"
+    found = [
+        each if known else replace(each, missing=(*each.missing, foreign))
+        for each, known in zip(found, of_spec, strict=True)
+    ]
+    digests = [weights_digest(each.run.checkpoint_path(each.run.last_step))[1] for each in found]
+    for i, j in combinations(range(len(found)), 2):
+        if digests[i] == digests[j]:
+            found[i], found[j] = _refuse_copy(found[i], found[j], "the same weights")
+    places = [place for place, known in enumerate(of_spec) if known]
+    compared = _compare([found[place] for place in places], [trained[place] for place in places]) if places else []
+    return [compared[places.index(place)] if place in places else each for place, each in enumerate(found)]
+
+
+def _shapes(spec: RunSpec) -> dict[str, torch.Size]:
+    """The shapes of the parameters of a specification."""
+    return {name: value.shape for name, value in build_untrained(spec, own=True).named_parameters()}
+
+
+def _compare(found: list[Inspection], trained: Sequence[Mapping[str, Tensor]]) -> list[Inspection]:
+    """Compare runs of one architecture with each other, and with the initial weights of their seeds."""
     runs = [each.run for each in found]
-    if not runs:
-        return found
-    trained = [detached_parameters(run.hooked()) for run in runs]
     own, others = _cosines(runs, trained)
+    if own is None:
+        unknown = "all seeds have the same initial weights, which say nothing about the seed"
+        return [replace(each, missing=(*each.missing, unknown)) for each in found]
+    portraits = [portrait(params, run.spec) for params, run in zip(trained, runs, strict=True)]
+    apart = distances(portraits)
+    for (i, j), each in apart.items():
+        if each.near:
+            measured = f"{each.weights:.2g} apart by weights, {each.function:.2g} by function"
+            how = f"nearly the same weights ({measured}; other seeds: {DISTANT:g}, {DIFFERENT:g} or more)"
+            found[i], found[j] = _refuse_copy(found[i], found[j], how)
     found = [_compare_seeds(each, place, own, others, runs) for place, each in enumerate(found)]
-    apart = (
-        {}
-        if own is None
-        else distances([portrait(params, run.spec) for params, run in zip(trained, runs, strict=True)])
-    )
-    digests = [weights_digest(run.checkpoint_path(run.last_step))[1] for run in runs]
-    for i, j in combinations(range(len(runs)), 2):
-        if problem := _why_one(runs[i], runs[j], equal=digests[i] == digests[j], apart=apart.get((i, j))):
-            found[i], found[j] = (replace(each, problem=problem) for each in (found[i], found[j]))
     if not apart:
         return found
-    nearest = f"no other run is nearer than {min(apart.values()).weights:.2f} (copies: below {DISTANT:g})"
-    return [each if each.problem else _checked(each, nearest) for each in found]
+    nearest = (
+        f"no other run is nearer than {min(each.weights for each in apart.values()):.2f} (copies: below {DISTANT:g})"
+    )
+    return [_checked(each, nearest) for each in found]
 
 
-def _why_one(one: Run, other: Run, *, equal: bool, apart: Distance | None) -> str:
-    """Why two runs are one; empty: they are not."""
-    if not equal and (apart is None or not apart.near):
-        return ""
-    how = "the same weights"
-    if not equal and apart is not None:
-        measured = f"{apart.weights:.2g} apart by weights, {apart.function:.2g} by function"
-        how = f"nearly the same weights ({measured}; other seeds: {DISTANT:g}, {DIFFERENT:g} or more)"
-    return (
-        f"{one.path} and {other.path}, seeds {one.spec.seed} and {other.spec.seed} of {one.spec.preset}, hold {how}: "
+def _refuse_copy(one: Inspection, other: Inspection, how: str) -> tuple[Inspection, Inspection]:
+    """Two runs that are one, refused where they were not before."""
+    runs = (one.run, other.run)
+    seeds = " and ".join(str(run.spec.seed) for run in runs)
+    problem = (
+        f"{runs[0].path} and {runs[1].path}, seeds {seeds} of {runs[0].spec.preset}, hold {how}: "
         "a copy is no replicate; hand in one of them"
     )
+    first, second = (each if each.problem else replace(each, problem=problem) for each in (one, other))
+    return first, second
 
 
 def _cosines(
@@ -147,19 +169,16 @@ def _flat(params: Mapping[str, Tensor]) -> Float[Tensor, " weight"]:
 def _compare_seeds(
     inspection: Inspection,
     place: int,
-    own: Float[Tensor, "run seed"] | None,
+    own: Float[Tensor, "run seed"],
     others: Float[Tensor, "run other"],
     runs: Sequence[Run],
 ) -> Inspection:
     """Compare one run with the initial weights of its seed, of the other runs' seeds and of other seeds."""
-    if own is None:
-        unknown = "all seeds have the same initial weights, which say nothing about the seed"
-        return replace(inspection, missing=(*inspection.missing, unknown))
     usual = others[place]
     deviations = (own[place] - usual.mean()) / usual.std()
     best = int(deviations.argmax())
     run = inspection.run
-    if best != place and deviations[best] > N_DEVIATIONS:
+    if not inspection.problem and best != place and deviations[best] > N_DEVIATIONS:
         source = runs[best]
         problem = (
             f"{run.path} does not descend from the initial weights of its seed {run.spec.seed} but from those of seed "
@@ -271,11 +290,12 @@ def _why_too_early(run: Run) -> str:
 def _check_start(inspection: Inspection) -> Inspection:
     """Compare the digest of the initial weights, and a checkpoint of step 0, with those that follow from the seed."""
     run, expected = inspection.run, build_untrained(inspection.run.spec, own=True).state_dict()
+    kept = {}
     if 0 in run.steps and run.last_step and not run.checkpoint_path(0).name.endswith(COMPACT):
         kept = run.hooked(0).state_dict()
-        apart = max(
-            float((kept[name] - value).abs().max()) for name, value in expected.items() if value.is_floating_point()
-        )
+    if kept and all(kept[name].shape == value.shape for name, value in expected.items() if name in kept):
+        numbers = [name for name, value in expected.items() if value.is_floating_point() and name in kept]
+        apart = max(float((kept[name] - expected[name]).abs().max()) for name in numbers)
         if apart > CLOSE:
             raise InputError(
                 f"{run.checkpoint_path(0)} does not hold the initial weights of seed {run.spec.seed}: they differ by "

@@ -16,7 +16,7 @@ from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.checkpoint import weights_digest
 from mnemoscope.models.independence import Inspection, inspect_runs, shared_parts, shared_sentence
-from mnemoscope.models.manifest import ManifestEntry
+from mnemoscope.models.manifest import ManifestEntry, read_manifest, write_manifest
 from mnemoscope.models.run import Run, by_label, machine, open_run
 from mnemoscope.models.zoo import read_archive, unpack
 from mnemoscope.run.executor import analyse_many
@@ -82,29 +82,33 @@ def verify_runs(runs: Sequence[Run], replays: Replays = "one", *, n_steps: int =
     return [_verify_set(label, group, replays, n_steps) for label, group in by_label(runs).items()]
 
 
-def list_archive(file: Path, *, jobs: int = 1) -> ManifestEntry:
-    """The entry of an archive in the manifest: digests of its runs, each of which is replayed.
+def list_archive(file: Path, replays: Replays = "all", *, jobs: int = 1) -> None:
+    """Write an archive into the manifest beside it: digests of its runs, and what `replays` of them agreed with.
 
-    Raises InputError where the first steps of one do not agree with what its seed gives, or its files are damaged.
+    Raises InputError where a run is refused, or files are damaged.
     """
+    one_of("replays", replays, ALL_REPLAYS)
     packed = read_archive(file)
     runs = [open_run(unpack(packed) / name) for name in packed.steps]
-    listed = analyse_many(runs, _list_run, jobs=jobs)
+    replayed = runs if replays == "all" else [runs[_draw(runs)]] if replays else []
+    listed = analyse_many([(run, run in replayed) for run in runs], _list_run, jobs=jobs)
     digests = {run.spec.seed: each for run, each in zip(runs, listed, strict=True)}
-    return ManifestEntry(sha256=packed.digest, machine=machine(), runs=digests)
+    entry = ManifestEntry(sha256=packed.digest, machine=machine(), runs=digests)
+    write_manifest(file.parent, {**read_manifest(file.parent), packed.label: entry})
 
 
-def _list_run(run: Run) -> dict[str, str]:
-    replayed = replay(run)
-    if not replayed.agrees:
-        raise InputError(f"{run.path} is not what its seed {run.spec.seed} gives: {replayed}; train the run again")
+def _list_run(work: tuple[Run, bool]) -> dict[str, str]:
+    """The digests of a run, and what its replay agreed with, if it is replayed."""
+    run, replayed = work
     expected = expected_origin(run.spec)
-    return {
-        "initial_weights": expected["initial_weights"],
-        "first_batches": expected["first_batches"],
-        "final_weights": weights_digest(run.checkpoint_path(run.last_step))[1],
-        "replay": str(replayed),
-    }
+    digests = {name: expected[name] for name in ("initial_weights", "first_batches")}
+    digests["final_weights"] = weights_digest(run.checkpoint_path(run.last_step))[1]
+    if not replayed:
+        return digests
+    found = replay(run)
+    if not found.agrees:
+        raise InputError(f"{run.path} is not what its seed {run.spec.seed} gives: {found}; train the run again")
+    return {**digests, "replay": str(found)}
 
 
 def _verify_set(label: str, runs: Sequence[Run], replays: Replays, n_steps: int) -> SetVerification:
