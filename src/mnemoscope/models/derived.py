@@ -109,7 +109,7 @@ def _holds(file: Path, content: bytes) -> bool:
 
 
 def _packed_files(path: Path, label: str) -> dict[str, bytes] | None:
-    """What the archive holds of a run of the zoo, or of a copy with the same last checkpoint; None for other runs."""
+    """Files in the archive for a run of the zoo, or for a copy with the same last checkpoint; None for other runs."""
     unpacked = path.parent.parent.parent.name == "zoo"
     file = archive_file(path.parent.name if unpacked else label)
     if file is None:
