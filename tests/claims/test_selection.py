@@ -35,7 +35,7 @@ def test_runs_left_out_between_those_handed_in_are_named(tmp_path):
     claim = make_claim(units={"narrow": D4})
     seeds = sorted({0, 47, *np.random.default_rng(0).choice(48, 27, replace=False).tolist()})
     found = missing(claim, ended_runs(tmp_path, D4, seeds))
-    assert "which are between 0 and 47" in found
+    assert "between 0 and 47, were not handed in" in found
     left = set(range(48)) - set(seeds)
     assert all(str(seed) in found for seed in list(left)[:1])
     assert missing(claim, ended_runs(tmp_path, D4, range(48))) == ""
@@ -47,7 +47,7 @@ def test_planned_seeds_of_a_registered_claim_that_are_missing_are_named(tmp_path
     (unit,) = claim.units.values()
     seeds = expected_seeds(claim)
     found = missing(claim, ended_runs(tmp_path, unit, seeds[:-2]))
-    assert "were handed in, which are planned" in found
+    assert "which are planned, were not handed in" in found
     assert str(seeds[-1]) in found
     assert missing(claim, ended_runs(tmp_path, unit, seeds)) == ""
 
@@ -122,5 +122,5 @@ def test_all_of_it_is_said_of_a_claim(tmp_path):
         gate=xr.DataArray([1.0, 1.0, 1.0], coords={"seed": [0, 2, 3]}),
     )
     found = describe_selection(claim, evidence, admit_runs(runs, [claim]), tmp_path / "store")
-    assert [each.split()[0] for each in found] == ["no", "every"]
+    assert [each.split()[0] for each in found] == ["seeds", "every"]
     assert (tmp_path / "store" / "looks.jsonl").exists()

@@ -32,7 +32,7 @@ def test_every_command_and_option_is_offered():
     [
         ("cla", ["claims"]),
         ("claims ", ["diff", "list", "run", "show", "verify"]),
-        ("dev ", ["check", "dates", "register", "store", "zoo"]),
+        ("dev ", ["check", "register", "dates", "store", "zoo"]),
         ("dev store v", ["verify"]),
         ("prompts retrieval --questi", ["--questions"]),
         ("train --re", ["--recipe"]),

@@ -47,8 +47,9 @@ def describe_discoveries(rulings: Sequence[Ruling]) -> str:
     fallen = [f"{id} ({known[id]:.2g})" for id in decided if known[id] > RATE]
     stand = f"{len(decided) - len(fallen)} of {pluralise(len(decided), 'decision')} stand"
     but = f"; not {', '.join(fallen)}" if fallen else ""
+    rate = f"{RATE:g}".removeprefix("0")
     claims = f"{pluralise(len(known), 'claim')} of this call"
-    return f"At a false-discovery rate of {RATE:g} over {claims}, by Benjamini and Yekutieli, {stand}{but}."
+    return f"At a false-discovery rate of {rate} over {claims}, by Benjamini and Yekutieli, {stand}{but}."
 
 
 def _alone(ruling: Ruling) -> Verdict:

@@ -54,8 +54,8 @@ def missing_seeds(claim: Claim, admitted: AdmittedRuns) -> list[str]:
     expected = set(expected_seeds(claim)) if planned else set(range(min(seeds), max(seeds) + 1))
     sentences = []
     if absent := expected - there:
-        what = "planned" if planned else f"between {min(seeds)} and {max(seeds)}"
-        sentences.append(f"no runs of seeds {format_ranges(absent)} were handed in, which are {what}")
+        which = "which are planned" if planned else f"between {min(seeds)} and {max(seeds)}"
+        sentences.append(f"seeds {format_ranges(absent)}, {which}, were not handed in")
     if not planned and min(seeds) > claim.first_seed:
         sentences.append(f"the numbers of seeds begin at {min(seeds)}")
     in_part = {seed for unit in claim.units.values() for seed in admitted.finished[unit] if claim.counts(seed)} - seeds
@@ -73,7 +73,7 @@ def gate_findings(claim: Claim, evidence: Evidence) -> list[str]:
     n_failed = int((~passes).sum())
     effects = {part.name: _means(evidence, part.name) for part in claim.criteria}
     if same := [name for name, values in effects.items() if _same_order(gate, values)]:
-        return [f"the gate is the outcome: its values and those of {same[0]} have one order, so what passes is chosen"]
+        return [f"the gate is the outcome: its values and those of {same[0]} have one order, so it chooses what meets the criterion"]
     if not n_failed:
         return [f"every {what} passes the gate, so it selects none"]
     known = {name: (values[passes], values[~passes]) for name, values in effects.items()}
