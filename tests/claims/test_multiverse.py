@@ -34,6 +34,15 @@ def planted(case: int) -> dict[str, dict[str, float]]:
     return {"draw": {"effect": 0.4}}
 
 
+def of_case(case: int, *, side: int = 1) -> dict[str, float]:
+    """Draws are high on either side, and the planted case -1 is high on the other side only."""
+    return {"effect": 1.0 if case >= 0 else float(-side)}
+
+
+def handed(case: int) -> dict[str, int]:
+    return {"draw": -1}
+
+
 def of_draws(**changes) -> Claim:
     common = {"id": "X", "statement": "draws are high", "source": "made up", "quantifier": "most", "margin": 0.3}
     return Claim(**{**common, "replicate": "draw", "measure": by_draw, **changes})
@@ -46,7 +55,7 @@ def tried(claim: Claim):
 
 
 @pytest.mark.parametrize(
-    "margin, unit, direction, expected",
+    ("margin", "unit", "direction", "expected"),
     [
         (0.25, "accuracy", "above", {0.125, 0.1875, 0.25, 0.375, 0.5}),
         (0.99, "accuracy", "above", {0.995, 0.9925, 0.99, 0.985, 0.98}),
@@ -106,7 +115,7 @@ def test_agreement_is_counted_by_choice():
     assert (found.n_agreeing, found.n_opposed) == (10, 10)
     assert found.agreement[:2] == [("side", AS_CLAIMED, 10, 10), ("side", "-1", 0, 10)]
     assert found.sentence.startswith(
-        "Of 20 combinations of analysis choices 10 (50%) agree with the verdict SUPPORTED, 10 decide otherwise and 0"
+        "Of 20 combinations of analysis choices 10 (50 %) agree with the verdict SUPPORTED, 10 decide otherwise and 0"
     )
     assert tried(of_draws()).multiverse.n_opposed == 0
 
@@ -119,13 +128,16 @@ def test_each_half_of_the_prompts_is_judged_by_itself():
     assert outcomes == {"all": {"REFUTED"}, "first half": {"SUPPORTED"}, "second half": {"REFUTED"}}
 
 
-def test_controls_are_judged_under_the_same_choices():
-    """A planted effect of .4 must not meet the criterion: it does so where the margin is halved to .25."""
+def test_controls_are_measured_under_the_same_factors_and_held_to_the_margins_of_the_claim():
+    """A planted effect of .4 clears the halved margin, not the claim's; with the other side the plant turns bad."""
     control = Control(name="planted", kind="negative", plant=planted, n=1)
-    found = tried(of_draws(margin=0.5, controls=(control,))).multiverse
-    by_margin = {each.choices["margin"]: each.verdict.outcome for each in found.universes}
-    assert by_margin["× 0.5"] == "INCONCLUSIVE"
-    assert by_margin["× 1"] == "SUPPORTED"
+    ruling = tried(of_draws(margin=0.45, controls=(control,), measure=of_case, factors={"side": (-1,)}))
+    assert {each.outcome for each in ruling.multiverse.universes if each.choices["side"] == AS_CLAIMED} == {"SUPPORTED"}
+    bad = Control(name="measured", kind="negative", plant=handed, n=1)
+    found = tried(of_draws(margin=0.45, controls=(bad,), measure=of_case, factors={"side": (-1,)})).multiverse
+    assert {each.outcome for each in found.universes if each.choices["side"] == AS_CLAIMED} == {"SUPPORTED"}
+    assert {each.outcome for each in found.universes if each.choices["side"] == "-1"} == {"INCONCLUSIVE"}
+    assert "In 10 a control misbehaves" in found.sentence
 
 
 def test_combinations_without_models_are_counted_and_not_judged():

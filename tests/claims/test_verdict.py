@@ -3,8 +3,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import xarray as xr
 
-from mnemoscope.claims.claim import Criterion, Gate
+from mnemoscope.claims.claim import Control, Criterion, Gate
 from mnemoscope.claims.judge import judge
 from mnemoscope.claims.verdict import Ruling, SensitivityCell, Superseded, ruling_record
 from mnemoscope.core.presets import Configuration

@@ -10,7 +10,8 @@ recipe, role selector), each with the claim's own value first; and four that nee
 - the prompts, where effects are kept for each of them and they were drawn: the first half, or the second.
 
 Where there are more combinations than `AT_MOST`, so many are drawn, with every value of a choice equally often and
-independently of the other choices. Each is judged by itself, for 16 replicates, with its own controls.
+independently of the other choices. Each is judged by itself, for 16 replicates. Controls test the instrument, so they
+are measured under the same factors and compared with the claim's own margins: tables are planted beside these.
 
 Sources: Steegen, Tuerlinckx, Gelman & Vanpaemel 2016 (multiverse analysis); Simonsohn, Simmons & Nelson 2020
 (specification curves). *Does not show* which choice is right, nor anything about choices that nobody named.

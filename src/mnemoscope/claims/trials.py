@@ -28,7 +28,7 @@ from mnemoscope.claims.claim import (
 from mnemoscope.claims.evidence import Evidence
 from mnemoscope.claims.false_discoveries import with_discovery_rates
 from mnemoscope.claims.functions import check_key, check_named, modules_of
-from mnemoscope.claims.judge import judge, judge_family
+from mnemoscope.claims.judge import find_control_fault, judge, judge_family
 from mnemoscope.claims.measures import (
     DrawWork,
     Factors,
@@ -294,13 +294,19 @@ def judge_universes(
     for combination, question in universes:
         found = evidence.get(question)
         if found is not None and (not combination.prompts or can_halve_prompts(found)):
-            asked, on = combination.applied_to(question.claim), combination.chosen_from(found)
-            verdict = judge(asked, on, n_resamples=N_ROUGH)
-            judged.append(Universe(choices=combination.in_words(claim), verdict=verdict))
+            asked = replace(combination.applied_to(question.claim), controls=())
+            verdict = judge(asked, replace(combination.chosen_from(found), controls={}), n_resamples=N_ROUGH)
+            fault = find_control_fault(question.claim, found) or ""
+            if verdict.n >= MIN_REPLICATES:
+                judged.append(Universe(choices=combination.in_words(claim), verdict=verdict, fault=fault))
     if not judged:
         return None
     return Multiverse(
-        outcome=outcome, universes=tuple(judged), n_combinations=n_combinations(claim), n_drawn=len(universes)
+        outcome=outcome,
+        replicate=claim.replicate,
+        universes=tuple(judged),
+        n_combinations=n_combinations(claim),
+        n_drawn=len(universes),
     )
 
 

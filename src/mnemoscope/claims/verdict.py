@@ -121,10 +121,19 @@ class SensitivityCell:
 
 @dataclass(frozen=True, kw_only=True)
 class Universe:
-    """One combination of analysis choices, each with its value in words, and the verdict under it."""
+    """One combination of analysis choices, each with its value in words, and the verdict under it.
+
+    `fault` says which control misbehaves under these choices, so that nothing is decided; empty: none does.
+    """
 
     choices: Mapping[str, str]
     verdict: Verdict
+    fault: str = ""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome, if controls behave."""
+        return "INCONCLUSIVE" if self.fault else self.verdict.outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,12 +142,14 @@ class Multiverse:
 
     Attributes:
         outcome: The verdict on the claim as it stands.
+        replicate: The thing that is replicated, a seed say.
         universes: One per combination that was judged, the claim as it stands first.
         n_combinations: How many combinations there are.
         n_drawn: How many of them were drawn.
     """
 
     outcome: Outcome
+    replicate: str
     universes: tuple[Universe, ...]
     n_combinations: int
     n_drawn: int
@@ -146,13 +157,13 @@ class Multiverse:
     @property
     def n_agreeing(self) -> int:
         """Combinations with the same outcome."""
-        return sum(each.verdict.outcome == self.outcome for each in self.universes)
+        return sum(each.outcome == self.outcome for each in self.universes)
 
     @property
     def n_opposed(self) -> int:
         """Combinations that decide the other way; of an undecided claim, that decide at all."""
         decided = {"SUPPORTED": {"REFUTED"}, "REFUTED": {"SUPPORTED"}}.get(self.outcome, {"SUPPORTED", "REFUTED"})
-        return sum(each.verdict.outcome in decided for each in self.universes)
+        return sum(each.outcome in decided for each in self.universes)
 
     @property
     def agreement(self) -> list[tuple[str, str, int, int]]:
@@ -160,23 +171,30 @@ class Multiverse:
         found: dict[tuple[str, str], list[bool]] = {}
         for each in self.universes:
             for pair in each.choices.items():
-                found.setdefault(pair, []).append(each.verdict.outcome == self.outcome)
+                found.setdefault(pair, []).append(each.outcome == self.outcome)
         names = list(dict.fromkeys(name for name, _ in found))
         ordered = sorted(found.items(), key=lambda item: names.index(item[0][0]))
         return [(*pair, sum(agree), len(agree)) for pair, agree in ordered]
 
     @property
     def sentence(self) -> str:
-        """The numbers of combinations that agree, oppose the verdict and decide nothing."""
+        """The numbers of combinations that agree, oppose the verdict, decide nothing, and cannot be judged."""
         n, missing = len(self.universes), self.n_drawn - len(self.universes)
         drawn = f", drawn from {self.n_combinations:,}," if self.n_drawn < self.n_combinations else ""
-        rest = n - self.n_agreeing - self.n_opposed
-        sentence = (
-            f"Of {n} combinations of analysis choices{drawn} {self.n_agreeing} ({self.n_agreeing / n:.0%}) agree with "
-            f"the verdict {self.outcome.replace('_', ' ')}, {self.n_opposed} decide otherwise and {rest} do not decide."
-        )
-        none = f" {missing} more cannot be judged: too few models were trained so, or effects come without prompts."
-        return sentence + (none if missing else "")
+        faults = sum(bool(each.fault) and self.outcome != "INCONCLUSIVE" for each in self.universes)
+        rest = n - self.n_agreeing - self.n_opposed - faults
+        sentences = [
+            f"Of {n} combinations of analysis choices{drawn} {self.n_agreeing} ({100 * self.n_agreeing / n:.0f} %) agree "
+            f"with the verdict {self.outcome.replace('_', ' ')}, {self.n_opposed} decide otherwise and {rest} do not decide."
+        ]
+        if faults:
+            sentences.append(f"In {faults} a control misbehaves, so that they decide nothing.")
+        if missing:
+            sentences.append(
+                f"{missing} more cannot be judged: fewer than 16 {self.replicate}s are there or pass the gate, or "
+                "effects come without prompts."
+            )
+        return " ".join(sentences)
 
 
 NO_CONTROLS = "No control tests the measure."
@@ -342,7 +360,7 @@ def _multiverse_record(multiverse: Multiverse) -> dict[str, Any]:
         "n_agreeing": multiverse.n_agreeing,
         "n_opposed": multiverse.n_opposed,
         "universes": [
-            {"choices": dict(each.choices), "outcome": each.verdict.outcome, "n": each.verdict.n}
+            {"choices": dict(each.choices), "outcome": each.outcome, "fault": each.fault, "n": each.verdict.n}
             | _numbers(each.verdict)
             for each in multiverse.universes
         ],

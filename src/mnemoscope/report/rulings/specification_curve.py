@@ -24,15 +24,14 @@ _ROW, _CURVE, _REST = 17, 190, 70
 
 def specification_curve(multiverse: Multiverse) -> tuple[go.Figure, str]:
     """The figure, with its caption."""
-    judged = [each for each in multiverse.universes if each.verdict.n]
-    judged.sort(key=lambda each: (each.verdict.share, each.verdict.effect))
+    judged = sorted(multiverse.universes, key=lambda each: (each.verdict.share, each.verdict.effect))
     rows = [(name, value) for name, value, _, _ in multiverse.agreement]
     height = _CURVE + _ROW * len(rows) + _REST
     figure = make_subplots(
         rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.03, row_heights=[_CURVE, _ROW * len(rows)]
     )
     for outcome, (colour, symbol) in _LOOKS.items():
-        places = [x for x, each in enumerate(judged, 1) if each.verdict.outcome == outcome]
+        places = [x for x, each in enumerate(judged, 1) if each.outcome == outcome]
         if not places:
             continue
         chosen = [judged[x - 1] for x in places]

@@ -433,7 +433,7 @@ def _multiverse_table(rulings: Sequence[Ruling]) -> list[Table]:
         [
             ruling.claim.id,
             "; ".join(f"{name}: {value}" for name, value in each.choices.items()),
-            outcome_text(each.verdict.outcome),
+            outcome_text(each.outcome),
             share_text(each.verdict, n=each.verdict.n),
             effect_text(each.verdict, n=each.verdict.n),
         ]
