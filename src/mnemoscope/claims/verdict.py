@@ -127,7 +127,8 @@ class Ruling:
     names; None where no seed has checkpoints along training, or the measure makes no sense there. `departures` are
     differences from the registration; None where nothing is registered. `code` says which code has moved since
     registration, which is no departure. `set_aside` are runs of the claim's configurations that were handed in and are
-    not used, and why. `superseded` are its earlier forms, the oldest first.
+    not used, and why. `superseded` are its earlier forms, the oldest first. `independence` says how many runs are
+    verified as separate trainings, and what their seeds share.
     """
 
     claim: Claim
@@ -140,6 +141,7 @@ class Ruling:
     code: str = ""
     set_aside: tuple[str, ...] = ()
     superseded: tuple[Superseded, ...] = ()
+    independence: tuple[str, ...] = ()
 
     @property
     def favoured(self) -> tuple[str, ...]:
@@ -223,6 +225,7 @@ def ruling_record(ruling: Ruling) -> dict[str, Any]:
             for factor, value, ids in ruling.favoured_otherwise
         ],
         "set_aside": list(ruling.set_aside),
+        "independence": list(ruling.independence),
         "superseded": [asdict(earlier) for earlier in ruling.superseded],
         "departures": None if ruling.departures is None else list(ruling.departures),
         "code": ruling.code,
