@@ -73,9 +73,8 @@ def gate_findings(claim: Claim, evidence: Evidence) -> list[str]:
     n_failed = int((~passes).sum())
     effects = {part.name: _means(evidence, part.name) for part in claim.criteria}
     if same := [name for name, values in effects.items() if _same_order(gate, values)]:
-        return [
-            f"the gate is the outcome: its values and those of {same[0]} have one order, so it chooses what meets the criterion"
-        ]
+        order = f"its values and those of {same[0]} have one order"
+        return [f"the gate is the outcome: {order}, so it chooses what meets the criterion"]
     if not n_failed:
         return [f"every {what} passes the gate, so it selects none"]
     known = {name: (values[passes], values[~passes]) for name, values in effects.items()}

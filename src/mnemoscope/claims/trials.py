@@ -175,6 +175,7 @@ def run_trials(
                 ruling,
                 emergence=follow_training(asked[0], admitted, results) if emergence else None,
                 set_aside=admitted.set_aside(claim),
+                independence=admitted.independence(claim),
                 superseded=superseded_forms(claim),
                 standing=claim_standing(as_registered, used),
                 departures=found.departures or (),

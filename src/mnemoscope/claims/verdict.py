@@ -214,7 +214,7 @@ class Ruling:
     `selection` says how its replicates may have been chosen, and `verified` what of the evidence was compared anew.
     `false_discovery_rate` is the smallest at which its decision stands among all claims of the call; None for a single
     claim, or one without a p. `multiverse` has the verdicts under combinations of choices; None where it was not asked
-    for.
+    for. `independence` says how many runs are verified as separate trainings, and what their seeds share.
     """
 
     claim: Claim
@@ -232,6 +232,7 @@ class Ruling:
     verified: str = ""
     false_discovery_rate: float | None = None
     multiverse: Multiverse | None = None
+    independence: tuple[str, ...] = ()
 
     @property
     def confirmed(self) -> bool:
@@ -325,6 +326,7 @@ def ruling_record(ruling: Ruling) -> dict[str, Any]:
             for factor, value, ids in ruling.favoured_otherwise
         ],
         "set_aside": list(ruling.set_aside),
+        "independence": list(ruling.independence),
         "superseded": [asdict(earlier) for earlier in ruling.superseded],
         "standing": asdict(ruling.standing),
         "confirmed": ruling.confirmed,

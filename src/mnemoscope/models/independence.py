@@ -56,12 +56,19 @@ class Inspection:
     """True if the digest of the final weights was written down, and is theirs."""
     resembles: bool | None = None
 
+    @property
+    def verified(self) -> bool:
+        """True if the final weights are those that were written down, and descend from the seed's initial ones."""
+        return not self.problem and self.recorded and bool(self.resembles)
 
-def check_replicates(runs: Iterable[Run]) -> None:
-    """Refuse finished runs of one configuration of which one is not what it says, or two are one; raises InputError."""
-    for inspection in inspect_runs(list(runs)):
+
+def check_replicates(runs: Iterable[Run]) -> list[Inspection]:
+    """The cheap checks of runs; raises InputError where one is not what it says, or two are one."""
+    found = inspect_runs(list(runs))
+    for inspection in found:
         if inspection.problem:
             raise InputError(inspection.problem)
+    return found
 
 
 def inspect_runs(runs: Sequence[Run]) -> list[Inspection]:
@@ -113,10 +120,8 @@ def _compare(found: list[Inspection], trained: Sequence[Mapping[str, Tensor]]) -
     found = [_compare_seeds(each, place, own, others, runs) for place, each in enumerate(found)]
     if not apart:
         return found
-    nearest = (
-        f"no other run is nearer than {min(each.weights for each in apart.values()):.2f} (copies: below {DISTANT:g})"
-    )
-    return [_checked(each, nearest) for each in found]
+    nearest = min(each.weights for each in apart.values())
+    return [_checked(each, f"no two runs are nearer than {nearest:.2f} (copies: below {DISTANT:g})") for each in found]
 
 
 def _refuse_copy(one: Inspection, other: Inspection, how: str) -> tuple[Inspection, Inspection]:

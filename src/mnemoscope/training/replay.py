@@ -71,7 +71,7 @@ class Replay:
         if not found:
             return "no metrics and no checkpoint to compare a replay with"
         how = "bit for bit" if self.exact else f"to {self.difference:.1g}"
-        end = "the same" if self.end == 0 else f"{self.end:.1g} from those"
+        end = "as" if self.end == 0 else f"{self.end:.1g} from those"
         return f"{self.n_steps} steps replayed: {' and '.join(found)} {how}; losses of the last checkpoint {end} logged"
 
 

@@ -321,6 +321,8 @@ def trial_terms(ruling: Ruling) -> list[tuple[str, str]]:
     found["measured on"] = f"{measured}; judged: {verdict.n or 'none'}"
     if ruling.set_aside:
         found["not used"] = "; ".join(ruling.set_aside)
+    if ruling.independence:
+        found["independence"] = "; ".join(ruling.independence)
     found["registered"] = describe_standing(ruling)
     if ruling.selection:
         found["selection"] = "; ".join(ruling.selection)
