@@ -74,7 +74,7 @@ class AdmittedRuns:
     def check_identity(self) -> None:
         """Refuse runs that are not what they say, or of which two are one."""
         for runs in self.finished.values():
-            self.inspected |= {each.run.path: each for each in check_replicates(runs.values())}
+            self.inspected.update((each.run.path, each) for each in check_replicates(runs.values()))
 
     def independence(self, claim: Claim) -> tuple[str, ...]:
         """How many runs of a claim are verified, why others are not, and what their seeds share, in sentences."""
