@@ -69,15 +69,15 @@ class AdmittedRuns:
     other_split: Mapping[Configuration, Sequence[Run]]
     models: Sequence[ModelWork] = ()
     inspected: dict[Path, Inspection] = field(default_factory=dict)
-    """What `check_identity` found of each run."""
+    """The findings of `check_identity` by directory."""
 
     def check_identity(self) -> None:
         """Refuse runs that are not what they say, or of which two are one."""
         for runs in self.finished.values():
-            self.inspected |= {each.run.path: each for each in check_replicates(runs.values())}
+            self.inspected.update((each.run.path, each) for each in check_replicates(runs.values()))
 
     def independence(self, claim: Claim) -> tuple[str, ...]:
-        """How many runs of a claim are verified, why others are not, and what their seeds share, in sentences."""
+        """Sentences on how many runs of a claim are verified, why others are not, and what their seeds share."""
         sentences = []
         for name, unit in claim.units.items():
             runs = [self.finished[unit][seed] for seed in self.seeds(claim)]

@@ -41,7 +41,7 @@ CLOSE = 1e-5
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """What the cheap checks found of one run.
+    """The findings of the cheap checks on one run.
 
     `checked` says what was compared and agrees, `missing` what could not be compared, `problem` why the run is refused;
     empty: it is not. `resembles` is True if the trained weights resemble the initial weights of the run's seed, None
@@ -201,7 +201,7 @@ def _compare_seeds(
 
 
 def shared_parts(runs: Sequence[Run]) -> tuple[str, ...]:
-    """What runs of one configuration have in common because their seeds do not change it; empty for one run.
+    """The parts that runs of one configuration have in common since their seeds do not change them; none for one run.
 
     `initial weights`, or single matrices such as `initial W_Q`, are equal bit for bit; parts of the task, such as
     `facts`, have a seed of their own that is the same for all runs.
@@ -228,7 +228,7 @@ def _is_fixed(task: Task, seed: str) -> bool:
 
 
 def shared_sentence(parts: Sequence[str]) -> str:
-    """What seeds share in one sentence, for the page of a verdict; empty where that is nothing."""
+    """A sentence on the parts that seeds share, for the page of a verdict; empty if there are none."""
     if not parts:
         return ""
     listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

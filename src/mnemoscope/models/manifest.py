@@ -1,8 +1,8 @@
 """The manifest of a folder of archives: what each archive and each of its runs is, in one text file beside them.
 
-`manifest.json` has a line per archive with its SHA-256, and one per run with the digests of its initial weights, its
-first batches and its final weights as they lie in the archive, and what a replay of its first steps agreed with. An
-archive that differs from its line is refused when it is opened; runs are compared with theirs before claims count them.
+`manifest.json` has a line per archive with its SHA-256, and one per run. That holds digests of the initial weights, the
+first batches and the final weights in the archive, and what a replay of the first steps agreed with. An archive that
+differs from its line is refused when it is opened; runs are compared with theirs before claims count them.
 
 *Does not show* anything of archives without a line, such as those that another package brings.
 """

@@ -96,7 +96,7 @@ class Run:
 
     @property
     def origin(self) -> Mapping[str, str]:
-        """What training wrote down at its first step: `initial_weights` and `first_batches` (SHA-256), `device` and
+        """The record of the first step of training: `initial_weights` and `first_batches` (SHA-256), `device` and
         `machine`; of a run of the zoo what the manifest lists, with `final_weights` and `replay`. Empty: an older run.
         """
         return {**listed_digests(self.path), **read_run_file(self.path).get("origin", {})}
@@ -239,7 +239,7 @@ def machine() -> str:
 
 
 def write_origin(run: Run, origin: Mapping[str, str]) -> None:
-    """Write down what a run starts from; see `Run.origin`."""
+    """Write down the start of a run; see `Run.origin`."""
     content = json.dumps({**read_run_file(run.path), "origin": dict(origin)}, indent=2)
     write_atomically(run.path / "run.json", (content + "\n").encode())
 

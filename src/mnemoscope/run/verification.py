@@ -54,7 +54,7 @@ class SetVerification:
     label: str
     runs: tuple[RunVerification, ...]
     shared: tuple[str, ...] = ()
-    """What all seeds share, such as `initial weights` or `facts`."""
+    """Parts that all seeds share, such as `initial weights` or `facts`."""
 
     def count(self, state: State) -> int:
         """The number of runs in a state."""
