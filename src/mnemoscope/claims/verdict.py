@@ -183,9 +183,10 @@ class Multiverse:
         drawn = f", drawn from {self.n_combinations:,}," if self.n_drawn < self.n_combinations else ""
         faults = sum(bool(each.fault) and self.outcome != "INCONCLUSIVE" for each in self.universes)
         rest = n - self.n_agreeing - self.n_opposed - faults
+        agreeing = f"{self.n_agreeing} ({100 * self.n_agreeing / n:.0f} %)"
         sentences = [
-            f"Of {n} combinations of analysis choices{drawn} {self.n_agreeing} ({100 * self.n_agreeing / n:.0f} %) agree "
-            f"with the verdict {self.outcome.replace('_', ' ')}, {self.n_opposed} decide otherwise and {rest} do not decide."
+            f"Of {n} combinations of analysis choices{drawn} {agreeing} agree with the verdict "
+            f"{self.outcome.replace('_', ' ')}, {self.n_opposed} decide otherwise and {rest} do not decide."
         ]
         if faults:
             sentences.append(f"In {faults} a control misbehaves, so that they decide nothing.")

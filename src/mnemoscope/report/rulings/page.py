@@ -178,8 +178,7 @@ def _cell_row(ruling: Ruling, cell: SensitivityCell) -> _Row:
 def _multiverse(found: Multiverse) -> dict[str, Any]:
     figure, sentence = specification_curve(found)
     note = f"{found.n_agreeing} of {words.pluralise(len(found.universes), 'combination')} agree"
-    rows = [(list(map(str, row)), ()) for row in words.agreement_rows(found)]
-    return {"figure": figure, "sentence": sentence, "note": note, "rows": rows}
+    return {"figure": figure, "sentence": sentence, "note": note}
 
 
 def _rival_row(rival: Claim, claim: Claim, verdict: Verdict) -> _Row:

@@ -1,7 +1,8 @@
 """A specification curve: the verdict under every combination of analysis choices, and the choices behind each.
 
 Above, the combinations in the order of the share of replicates that meet the criterion, with its exact interval. Below,
-a row for each value of each choice, with a mark where the combination has it.
+a row for each value of each choice, with a mark where the combination has it, and the number of those that agree with
+the verdict.
 
 Source: Simonsohn, Simmons & Nelson 2020.
 """
@@ -25,7 +26,8 @@ _ROW, _CURVE, _REST = 17, 190, 70
 def specification_curve(multiverse: Multiverse) -> tuple[go.Figure, str]:
     """The figure, with its caption."""
     judged = sorted(multiverse.universes, key=lambda each: (each.verdict.share, each.verdict.effect))
-    rows = [(name, value) for name, value, _, _ in multiverse.agreement]
+    labels = {(name, value): f"{name}: {value}, {agree} of {n}" for name, value, agree, n in multiverse.agreement}
+    rows = list(labels)
     height = _CURVE + _ROW * len(rows) + _REST
     figure = make_subplots(
         rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.03, row_heights=[_CURVE, _ROW * len(rows)]
@@ -73,7 +75,7 @@ def specification_curve(multiverse: Multiverse) -> tuple[go.Figure, str]:
     figure.update_yaxes(title="share that meets it", range=[-0.03, 1.03], gridcolor="#e6eaf0", row=1, col=1)
     figure.update_yaxes(
         tickvals=list(range(len(rows))),
-        ticktext=[f"{name}: {value}" for name, value in rows],
+        ticktext=list(labels.values()),
         range=[len(rows) - 0.4, -0.6],
         showgrid=False,
         zeroline=False,

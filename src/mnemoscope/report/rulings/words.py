@@ -11,7 +11,7 @@ import xarray as xr
 from mnemoscope.claims.claim import EFFECT, GATE, Claim, Control, Criterion
 from mnemoscope.claims.evidence import as_dataset, prompt_mean, select_effect
 from mnemoscope.claims.explanation import Quantity
-from mnemoscope.claims.verdict import Multiverse, Outcome, PartResult, Ruling, Superseded, Verdict
+from mnemoscope.claims.verdict import Outcome, PartResult, Ruling, Superseded, Verdict
 from mnemoscope.core.presets import Configuration
 from mnemoscope.report.rulings.differences import format_number, interval_text, outcome_text
 from mnemoscope.report.tables import Number, Table, pluralise
@@ -418,15 +418,6 @@ def shorten_rows(rulings: Sequence[Ruling]) -> list[list[str]]:
     for row in rows:
         row[1] = textwrap.shorten(row[1], LONGEST, placeholder=" …")
     return rows
-
-
-AGREEMENT_HEADER = ("choice", "value", "agree", "combinations")
-"""Header of `agreement_rows`."""
-
-
-def agreement_rows(multiverse: Multiverse) -> list[list[str]]:
-    """For every value of every choice, how many combinations agree with the verdict."""
-    return [[name, value, str(agree), str(n)] for name, value, agree, n in multiverse.agreement]
 
 
 def _multiverse_table(rulings: Sequence[Ruling]) -> list[Table]:
