@@ -17,6 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "mnemoscope"
 TEMPLATE = Path(__file__).with_name("zoo.toml.in")
+MANIFEST = "manifest.json"
+"""The list of the archives of a system, beside them."""
 EPOCH = "315532800"
 """Seconds from 1970 to 1980: the time of every file in a wheel, where SOURCE_DATE_EPOCH names no other."""
 
@@ -41,8 +43,9 @@ def stage(system: str, archives: list[Path], place: Path) -> Path:
     package = f"mnemoscope_zoo_{system.replace('-', '_')}"
     folder = place / system / package
     folder.mkdir(parents=True)
-    for file in archives:
-        shutil.copyfile(file, folder / file.name)
+    for file in (*archives, *{file.with_name(MANIFEST) for file in archives}):
+        if file.name != MANIFEST or file.is_file():
+            shutil.copyfile(file, folder / file.name)
     (folder / "__init__.py").write_text(f'"""Trained runs of {system}, read by mnemoscope."""\n')
     words = {"name": f"mnemoscope-zoo-{system}", "system": system, "package": package, "root": ROOT.as_posix()}
     text = string.Template(TEMPLATE.read_text()).substitute(words, n_archives=len(archives))

@@ -13,6 +13,7 @@ import pytest
 import mnemoscope as ms
 from mnemoscope.cli import main
 from mnemoscope.models import zoo
+from mnemoscope.models.manifest import FILE
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "mnemoscope"
@@ -97,6 +98,9 @@ def test_the_sources_of_a_data_wheel_are_copies_with_an_entry_point(building, tm
     assert {file.name: file.read_bytes() for file in (place / package).glob("*.zip")} == {
         file.name: file.read_bytes() for file in files
     }
+    listed = files[0].with_name(FILE)
+    assert (place / package / FILE).read_bytes() == listed.read_bytes()
+    assert FILE in settings["tool"]["setuptools"]["package-data"][package]
 
 
 def test_the_version_is_that_of_the_installed_package(capsys):

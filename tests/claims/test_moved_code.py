@@ -14,7 +14,7 @@ import pytest
 
 import mnemoscope
 from mnemoscope.analyses.evaluation import evaluate
-from mnemoscope.claims import functions, measures
+from mnemoscope.claims import functions, measures, store
 from mnemoscope.claims.measures import DrawWork, MeasureCall, do_work
 from mnemoscope.claims.registration import register
 from mnemoscope.claims.trials import run_trials
@@ -87,7 +87,7 @@ SAME, OTHER = ("0.1 + draw", "draw + 0.1"), ("0.1 + draw", "0.2 + draw")
 
 def test_a_measure_that_is_not_registered_is_measured_again_after_every_edit(guest):
     ruling, *n = guest.tried(guest.edited())
-    assert (ruling.departures, ruling.code, *n) == (None, "", N_DRAWS, N_CASES)
+    assert (ruling.standing.status, ruling.departures, ruling.code, *n) == ("not registered", (), "", N_DRAWS, N_CASES)
     assert guest.tried(guest.edited())[1:] == (0, 0)
     for edit in (SAME, OTHER):
         assert guest.tried(guest.edited(edit))[1:] == (N_DRAWS, N_CASES), edit
@@ -143,8 +143,10 @@ def test_a_registration_without_values_says_that_they_were_not_checked(guest):
 def test_other_numbers_of_the_library_are_measured_anew(guest, monkeypatch):
     register([guest.edited()], guest.directory)
     guest.tried(guest.edited())
-    monkeypatch.setattr(measures, "NUMBERS", measures.NUMBERS + 1)
-    monkeypatch.setattr(measures, "instrument", measures.instrument.__wrapped__)
+    monkeypatch.setattr(store, "NUMBERS", store.NUMBERS + 1)
+    uncached = measures.instrument.__wrapped__
+    for module in (measures, store):
+        monkeypatch.setattr(module, "instrument", uncached)
     assert guest.tried(guest.edited())[1:] == (N_DRAWS, N_CASES)
     assert guest.tried(guest.edited())[1:] == (0, 0)
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from mnemoscope.claims import measures
-from mnemoscope.claims.measures import DrawWork, MeasureCall, clean_store, do_work, incomplete_files, stored_files
+from mnemoscope.claims.measures import DrawWork, MeasureCall, do_work
+from mnemoscope.claims.store import clean_store, incomplete_files, stored_files
 from mnemoscope.cli import main
 from mnemoscope.core.errors import InputError
 

@@ -3,8 +3,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import xarray as xr
 
-from mnemoscope.claims.claim import Criterion, Gate
+from mnemoscope.claims.claim import Control, Criterion, Gate
 from mnemoscope.claims.judge import judge
 from mnemoscope.claims.verdict import Ruling, SensitivityCell, Superseded, ruling_record
 from mnemoscope.core.presets import Configuration
@@ -29,7 +30,9 @@ def test_a_cell_flips_where_another_outcome_comes_up():
 def test_the_reason_begins_with_what_another_training_decides():
     """Not with other ways to measure, changes that decide nothing, or cells of rivals."""
     claim, rival = make_claim(), make_claim(id="T0-other")
-    ruling = rule(claim, make_evidence(clearing(1, 16)))
+    untrained = {"untrained": xr.DataArray(np.zeros(4), dims="case")}
+    tested = make_claim(controls=(Control(name="untrained", kind="negative"),))
+    ruling = rule(tested, make_evidence(clearing(1, 16), controls=untrained))
     assert ruling.reason == ruling.verdict.reason
     cells = tuple(
         SensitivityCell(

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from mnemoscope.core.presets import SYSTEMS, preset
 from mnemoscope.models import zoo
 from mnemoscope.models.checkpoint import compact_checkpoint
 from mnemoscope.models.files import user_cache
+from mnemoscope.models.independence import check_replicates
+from mnemoscope.models.manifest import FILE, ManifestEntry, read_manifest, write_manifest
 from mnemoscope.models.packing import pack
 from mnemoscope.models.run import COMPACT, find_runs, open_run
 from mnemoscope.run.sweep import run_path
@@ -240,6 +243,27 @@ def test_processes_may_unpack_at_once(archives, tmp_path):
         assert all((place / name).read_bytes() == file.read(name) for name in file.namelist())
 
 
+def test_an_archive_that_its_manifest_does_not_list_as_it_is_is_refused(archives, trained):
+    """An archive that was edited and sealed anew differs from the manifest; packing takes the entry out."""
+    file = next(archives.glob("*.zip"))
+    packed = zoo.read_archive(file)
+    entry = ManifestEntry(sha256=packed.digest, machine="this one", runs={3: {"final_weights": "abc"}})
+    write_manifest(archives, {packed.label: entry})
+    assert read_manifest(archives) == {packed.label: entry}
+    run = find_runs("zoo")[0]
+    assert run.origin["final_weights"] == "abc"
+    with pytest.raises(InputError, match="does not hold the weights that training ended with"):
+        check_replicates([run])
+    write_manifest(archives, {packed.label: replace(entry, sha256="0" * 64)})
+    with pytest.raises(InputError, match=r"is not the archive that manifest\.json beside it lists"):
+        zoo.read_archive(file)
+    pack(trained, archives)
+    assert read_manifest(archives) == {}
+    (archives / FILE).write_text("[")
+    with pytest.raises(InputError, match=r"manifest\.json is damaged"):
+        zoo.read_archive(file)
+
+
 def test_another_archive_is_unpacked_beside_the_old_one(archives, trained):
     old = find_runs("zoo")
     pack(trained[:2], archives)
@@ -436,7 +460,7 @@ def test_what_is_shipped_is_planned_and_nothing_else_is_missing():
     compact = {label for name in SYSTEMS.names() if SYSTEMS.get(name).compact for label in zoo.runs_to_pack(name)}
     shipped = {label: sorted(specs) for label, specs in plan.items()}
     assert zoo.labels() == sorted(shipped)
-    assert all(file.suffix == ".zip" for folder in zoo.folders() for file in folder.glob("*"))
+    assert all(file.suffix == ".zip" or file.name == FILE for folder in zoo.folders() for file in folder.glob("*"))
     for archive in zoo.archives():
         seeds = shipped[archive.label]
         recipe = plan[archive.label][seeds[0]].recipe

@@ -11,8 +11,8 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import Freeze, TaskChange
 from mnemoscope.models.checkpoint import load_checkpoint
+from mnemoscope.models.independence import check_replicates
 from mnemoscope.models.run import open_run
-from mnemoscope.models.subjects import check_replicates
 from mnemoscope.training import recorder
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.loop import train, train_together

@@ -6,17 +6,22 @@ it, nor does the last bit of a number, in which processors differ.
 """
 
 import ast
+import dataclasses
 import hashlib
 import inspect
 import json
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, partial
-from pathlib import Path
-from types import FunctionType, ModuleType
+from enum import Enum
+from functools import cache, cached_property, partial
+from operator import attrgetter
+from pathlib import Path, PurePath
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 from uuid import uuid4
+
+import numpy as np
 
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
@@ -35,59 +40,121 @@ def full_name(function: Callable[..., Any] | type) -> str:
     return getattr(function, "__dict__", {}).get("STANDS_FOR", f"{module}.{function.__qualname__}")
 
 
-def name_of(function: Callable[..., Any]) -> str:
-    """A function's full name, with the arguments that are bound to it."""
+def name_of(function: Any) -> str:
+    """A function's full name, with the arguments that are bound to it, or a frozen value with its fields."""
     if isinstance(function, partial):
-        bound = [*map(_text, function.args), *(f"{k}={_text(v)}" for k, v in function.keywords.items())]
+        bound = [*map(key_text, function.args), *(f"{k}={key_text(v)}" for k, v in function.keywords.items())]
         return f"{name_of(function.func)}[{', '.join(bound)}]"
-    return full_name(function)
+    return _record_text(function) if _is_frozen(function) else full_name(function)
 
 
-def _text(value: Any) -> str:
-    """The repr of a value, with functions by their names: theirs holds an address."""
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_text, value))}]"
+def key_text(value: Any) -> str:
+    """The text of a value in a key: other values have another. Functions stand by their names, arrays by digests."""
+    if isinstance(value, np.ndarray):
+        content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
+        return f"array({value.dtype}, {value.shape}, {content})"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key!r}: {_text(each)}' for key, each in value.items())}}}"
+        return f"{{{', '.join(f'{key!r}: {key_text(each)}' for key, each in value.items())}}}"
+    if isinstance(value, _SEQUENCES):
+        texts = map(key_text, value) if isinstance(value, tuple | list) else sorted(map(key_text, value))
+        kind = "" if type(value) in _SEQUENCES else full_name(type(value))
+        return f"{kind}[{', '.join(texts)}]"
+    if _is_frozen(value):
+        return _record_text(value)
     return name_of(value) if callable(value) else repr(value)
 
 
-def check_named(what: str, function: Callable[..., Any]) -> None:
-    """Refuse a function that its name does not identify: two closures of one name would be taken for each other.
+def _record_text(value: Any) -> str:
+    """A frozen dataclass with all of its fields, those that its repr leaves out too."""
+    fields = (f"{each.name}={key_text(getattr(value, each.name))}" for each in dataclasses.fields(value))
+    return f"{full_name(type(value))}({', '.join(fields)})"
 
-    Such are lambdas and functions that were defined within functions. Functions among the arguments that
-    `functools.partial` binds are checked too. `what` names the argument in the message.
+
+def _is_frozen(value: Any) -> bool:
+    """True for an instance of a frozen dataclass that holds nothing but its fields."""
+    kind = type(value)
+    if not dataclasses.is_dataclass(kind) or not getattr(kind, "__dataclass_params__").frozen:  # noqa: B009
+        return False
+    others = set(getattr(value, "__dict__", ())) - {each.name for each in dataclasses.fields(kind)}
+    return all(isinstance(getattr(kind, name, None), cached_property) for name in others)
+
+
+_SEQUENCES = (tuple, list, set, frozenset)
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, Enum, PurePath, range, slice, np.generic)
+"""Values that their repr tells apart."""
+
+
+def check_named(what: str, function: Callable[..., Any]) -> None:
+    """Refuse a function that its name does not identify: two of one name would be taken for each other.
+
+    Such are lambdas, closures, bound methods, and objects with a state of their own. Allowed are functions of a module
+    and callable frozen dataclasses, whose fields are part of the name. What `functools.partial` binds, and what a field
+    holds, is checked too. `what` names the argument in the message.
     """
     if isinstance(function, partial):
-        for each in _bound_functions(function):
-            check_named(what, each)
-        return
-    name = getattr(function, "__qualname__", None)
-    if name is None or "<" in name:
+        check_named(what, function.func)
+        for value in (*function.args, *function.keywords.values()):
+            check_key(what, value)
+    elif _is_frozen(function) and callable(function) and _is_of_module(type(function)):
+        for value in _within(function):
+            check_key(what, value)
+    elif not _is_of_module(function):
+        name = getattr(function, "__qualname__", None)
+        kind = "the bound method " if isinstance(function, MethodType) else "" if name else "an object with a state, "
         raise InputError(
             f"{what} must be a function that is defined at the top level of a module, with arguments bound by "
-            f"functools.partial if need be; got {name or repr(function)}"
+            f"functools.partial if need be, or a callable frozen dataclass; got {kind}{name or type(function).__name__}"
         )
 
 
+def check_key(what: str, value: Any) -> None:
+    """Refuse a value that becomes part of a key and whose text does not tell it from others, within others too."""
+    if (isinstance(value, np.ndarray) and not value.dtype.hasobject) or isinstance(value, _PLAIN):
+        return
+    if isinstance(value, (Mapping, *_SEQUENCES)) or (_is_frozen(value) and _is_of_module(type(value))):
+        for each in _within(value):
+            check_key(what, each)
+    elif callable(value):
+        check_named(what, value)
+    else:
+        raise InputError(
+            f"{what} may hold numbers, texts, arrays, tuples, mappings, functions and frozen dataclasses of these, by "
+            f"which its results are kept; got {type(value).__name__}"
+        )
+
+
+def _within(value: Any) -> list[Any]:
+    """The values directly within another."""
+    if isinstance(value, partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, Mapping):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, _SEQUENCES):
+        return list(value)
+    return [getattr(value, each.name) for each in dataclasses.fields(value)] if _is_frozen(value) else []
+
+
+def _is_of_module(function: Any) -> bool:
+    """True if a module holds the function under its name, or it can have no state where the module is not known."""
+    name, module = getattr(function, "__qualname__", "<none>"), sys.modules.get(getattr(function, "__module__", ""))
+    if "<" in name or isinstance(function, MethodType):
+        return False
+    try:
+        return attrgetter(name)(module) is function
+    except AttributeError:  # as in an example of a docstring
+        return isinstance(function, type) or (isinstance(function, FunctionType) and function.__closure__ is None)
+
+
 def modules_of(function: Callable[..., Any]) -> set[str]:
-    """The modules that a function and the functions that are bound to it come from."""
-    if not isinstance(function, partial):
-        return {function.__module__}
-    return set().union(*map(modules_of, _bound_functions(function)))
-
-
-def _bound_functions(function: partial[Any]) -> list[Callable[..., Any]]:
-    """The function of a `partial`, and those that are bound to it, within tuples and mappings too."""
-    found: list[Callable[..., Any]] = []
-    left: list[Any] = [function.func, *function.args, *function.keywords.values()]
+    """The modules that a function, and the functions and frozen values within it, come from."""
+    found: set[str] = set()
+    left: list[Any] = [function]
     for value in left:
-        if isinstance(value, tuple | list):
-            left.extend(value)
-        elif isinstance(value, Mapping):
-            left.extend(value.values())
-        elif callable(value):
-            found.append(value)
+        left.extend(_within(value))
+        if _is_frozen(value) and callable(value):
+            found.add(type(value).__module__)
+        elif callable(value) and not isinstance(value, partial):
+            found.add(value.__module__)
     return found
 
 
@@ -115,6 +182,11 @@ def _texts(value: Any, seen: set[str]) -> list[str]:
         return [text for each in value for text in _texts(each, seen)]
     if isinstance(value, float):
         return [repr(_rounded(value))]
+    if isinstance(value, np.ndarray):
+        with np.printoptions(threshold=sys.maxsize):
+            return [repr(value)]
+    if _is_frozen(value) and (callable(value) or any(map(_needs_more, _within(value)))):
+        return _texts((type(value), *_within(value)), seen)
     if not isinstance(value, FunctionType | type):
         return [] if " at 0x" in (text := repr(value)) else [text]
     name, home = full_name(value), _home_package(value)
@@ -131,6 +203,11 @@ def _texts(value: Any, seen: set[str]) -> list[str]:
         if not isinstance(used, ModuleType):
             texts += [full_name(used)] if foreign else _texts(used, seen)
     return texts
+
+
+def _needs_more(value: Any) -> bool:
+    """True if a repr does not tell a value, such as a function or a large array."""
+    return callable(value) or isinstance(value, np.ndarray) or any(map(_needs_more, _within(value)))
 
 
 def _home_package(function: Callable[..., Any] | type) -> str:

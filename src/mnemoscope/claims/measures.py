@@ -10,15 +10,14 @@ costs no store then; on controls it is measured anew, so that a trial compares i
 measure that is still being written counts by the source of its guest or file: an edit is measured again.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from time import monotonic, time
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -29,23 +28,19 @@ from mnemoscope.claims.functions import (
     digest_of_files,
     function_digest,
     in_package,
+    key_text,
     modules_of,
     name_of,
     source_digest,
 )
-from mnemoscope.core.errors import InputError
+from mnemoscope.claims.store import check_entries, entry_of, instrument, read_entries, text_digest
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.version import NUMBERS
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.language.conversion import named_language_model
 from mnemoscope.models.language.sources import fingerprint
 from mnemoscope.models.run import Run
 from mnemoscope.models.subjects import Subject, subject
 from mnemoscope.run.executor import ATTEMPTS, analyse_many
-
-RESTS_ON = ("torch", "transformer-lens")
-"""Distributions whose versions decide what is measured, whatever the measure."""
-
 
 KEPT_EVERY = 10.0
 """Seconds after which what was measured of one piece of work so far is written."""
@@ -74,7 +69,7 @@ class MeasureCall:
         """The key of the result; it changes with the version of the measure, or its source."""
         by_version = self.is_keyed_by_version(self.measure)
         known_by = f"version {self.version}" if by_version else source_digest(self.measure)
-        factors = ", ".join(f"{name}={value!r}" for name, value in self.factors)
+        factors = ", ".join(f"{name}={key_text(value)}" for name, value in self.factors)
         at = "" if self.step is None else f" at step {self.step}"
         return f"{name_of(self.measure)}({factors}){at} {known_by}"
 
@@ -145,7 +140,7 @@ class ControlWork(Work):
     def name(self) -> str:
         """Name of the file that keeps the results; claims that plant and compare the same share it."""
         what = name_of(self.plant) + ("" if self.compare is None else name_of(self.compare))
-        return f"controls/{_hash(what)}-{self.case}"
+        return f"controls/{text_digest(what)}-{self.case}"
 
     def fingerprint(self, step: int | None) -> str:
         """Changes with the configurations that are planted."""
@@ -179,7 +174,7 @@ class DrawWork(Work):
     @property
     def name(self) -> str:
         """Name of the file that keeps the results; claims with one measure (a claim and its rivals) share it."""
-        return f"draws/{_hash(name_of(self.measure))}-{self.draw}"
+        return f"draws/{text_digest(name_of(self.measure))}-{self.draw}"
 
     def load(self, step: int | None) -> int:
         """The number of the draw."""
@@ -197,7 +192,7 @@ class ModelWork(Work):
     @property
     def name(self) -> str:
         """Name of the file that keeps the results."""
-        return f"models/{_hash(f'{self.source} {self.dtype}')}"
+        return f"models/{text_digest(f'{self.source} {self.dtype}')}"
 
     def fingerprint(self, step: int | None) -> str:
         """Changes with the model's files or its package, with the device, and with the library that reads it."""
@@ -212,10 +207,6 @@ def control_work(claim: Claim) -> dict[str, list[ControlWork]]:
     """The cases of every control of a claim that plants something."""
     planting = [(control, control.plant) for control in claim.controls if control.plant is not None]
     return {c.name: [ControlWork(plant, case, claim.compare) for case in range(c.n)] for c, plant in planting}
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 Results = dict[str, dict[str, Measured]]
@@ -266,16 +257,20 @@ def measure_all(
 def do_work(piece: Work, *, store: Path | None) -> dict[str, Measured]:
     """One piece of work: what is kept is read, the rest measured and kept."""
     file = None if store is None else store / f"{piece.name}.json"
-    kept = {} if file is None else _read(file)
+    kept = {} if file is None else read_entries(file)
+    if file is not None and store is not None:
+        check_entries(file, store, piece.name, kept)
     steps = {step: piece.fingerprint(step) for step in {call.step for call in piece.calls}}
-    stamps = {call: f"{instrument()} {steps[call.step]}{piece.code(call)}" for call in piece.calls}
+    stamps = {call: _stamp(piece, call, steps[call.step]) for call in piece.calls}
     missing = [call for call in piece.calls if kept.get(call.key, {}).get("stamp") != stamps[call]]
     if missing:
         written, new = monotonic(), {}
         for i, (call, measured) in enumerate(_measure_calls(piece, missing), 1):
-            new[call.key] = {"stamp": stamps[call], "measured": measured}
+            new[call.key] = entry_of(piece.name, call.key, stamps[call], measured)
             if file is not None and (i == len(missing) or monotonic() - written > KEPT_EVERY):
-                write_atomically(file, json.dumps(_read(file) | new).encode(), shared=True)  # others add to it too
+                write_atomically(
+                    file, json.dumps(read_entries(file) | new).encode(), shared=True
+                )  # others add to it too
                 written = monotonic()
         kept |= new
     return {
@@ -285,6 +280,15 @@ def do_work(piece: Work, *, store: Path | None) -> dict[str, Measured]:
         }
         for call in piece.calls
     }
+
+
+def stamp_of(piece: Work, call: MeasureCall) -> str:
+    """All that the present result of a call rests on."""
+    return _stamp(piece, call, piece.fingerprint(call.step))
+
+
+def _stamp(piece: Work, call: MeasureCall, fingerprint: str) -> str:
+    return f"{instrument()} {fingerprint}{piece.code(call)}"
 
 
 def _measure_calls(
@@ -298,110 +302,5 @@ def _measure_calls(
                 yield call, _plain(piece.take(call, on))
 
 
-@cache
-def instrument() -> str:
-    """Versions that every result depends on: of our numbers, and of the packages below them."""
-    return " ".join([f"numbers-{NUMBERS}", *(version(package) for package in RESTS_ON)])
-
-
-def _read(file: Path) -> dict[str, dict[str, Any]]:
-    """The results of this instrument that the file keeps, by key, with its stamp; nothing if it cannot be read."""
-    try:
-        content = json.loads(file.read_text())
-        return {key: entry for key, entry in content.items() if _is_current(entry)}
-    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
-        return {}
-
-
 def _plain(measured: Measured) -> dict[str, float | list[float]]:
     return {name: np.asarray(value, dtype=float).tolist() for name, value in measured.items()}
-
-
-LEFT_FOR = 3600.0
-"""Seconds after which nobody is writing an incomplete file any more."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoredFile:
-    """A file of a store: what was measured of one run, control, draw or language model.
-
-    `name` is that of its work. It holds `current` results, which this version of the library reads, and `other` ones,
-    which it measures again. `problem` says why it cannot be read; it is `foreign` if it is whole and something else
-    than measurements.
-    """
-
-    path: Path
-    name: str
-    n_bytes: int
-    current: int = 0
-    other: int = 0
-    problem: str = ""
-    foreign: bool = False
-
-
-def stored_files(store: Path) -> list[StoredFile]:
-    """The files of a store, by name; raises InputError where nothing was measured there."""
-    if not store.is_dir():
-        raise InputError(f"{store} is no directory; a store is OUT/measured of `claims run`, or what --store named")
-    files = [file for file in sorted(store.rglob("*.json")) if not file.name.startswith(".")]
-    if not files:
-        raise InputError(f"{store} holds no measurements")
-    return [_inspect_file(file, store) for file in files]
-
-
-def incomplete_files(store: Path) -> list[Path]:
-    """Files that killed processes left behind, and nobody is writing any more."""
-    dotted = [file for file in sorted(store.rglob(".*.json.*")) if file.is_file()]
-    return [file for file in dotted if time() - file.stat().st_mtime > LEFT_FOR]
-
-
-def clean_store(files: Sequence[StoredFile], store: Path, *, others: bool = False) -> list[Path]:
-    """Remove files that cannot be read, and what killed processes left behind; return what was removed or shortened.
-
-    With `others`, results of other versions of the library go too; other users may still want them. Raises InputError,
-    and removes nothing, where something else lies there too, so that it may be no store.
-    """
-    if foreign := [each.path for each in files if each.foreign]:
-        raise InputError(f"{store} is no store of measurements: {foreign[0]} holds something else; nothing was removed")
-    damaged, left = [each.path for each in files if each.problem], incomplete_files(store)
-    for file in (*damaged, *left):
-        file.unlink(missing_ok=True)
-    shortened = [each.path for each in files if others and each.other and not each.problem]
-    for path in shortened:
-        current = _read(path)
-        if current:
-            write_atomically(path, json.dumps(current).encode(), shared=True)
-        else:
-            path.unlink(missing_ok=True)
-    return [*damaged, *shortened, *left]
-
-
-def _inspect_file(file: Path, store: Path) -> StoredFile:
-    found = StoredFile(path=file, name=file.relative_to(store).with_suffix("").as_posix(), n_bytes=file.stat().st_size)
-    try:
-        content = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        return replace(found, problem=f"no JSON: {error}")
-    problem = "holds something else than measurements"
-    if not isinstance(content, dict) or not all(map(_is_stamped, content.values())):
-        return replace(found, problem=problem, foreign=True)
-    entries = list(content.values())
-    measured = [entry.get("measured") for entry in entries]
-    if not all(isinstance(each, dict) and _are_numbers(list(each.values())) for each in measured):
-        return replace(found, problem=problem)
-    current = sum(map(_is_current, entries))
-    return replace(found, current=current, other=len(entries) - current)
-
-
-def _is_stamped(entry: Any) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("stamp"), str)
-
-
-def _is_current(entry: Any) -> bool:
-    return entry["stamp"].startswith(f"{instrument()} ")
-
-
-def _are_numbers(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(map(_are_numbers, value))
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -26,6 +26,7 @@ import platform
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -60,7 +61,11 @@ VALUES = "values"
 """Entry of a registration on file: what the measure gave on the controls."""
 
 
-_APART = ("rivals", "version", "code", VALUES, "machine", "superseded")
+REGISTERED = "registered"
+"""Entry of a registration on file: the date on which it was written."""
+
+
+_APART = ("rivals", "version", "code", VALUES, "machine", REGISTERED, "superseded")
 """Entries that are compared otherwise than by equality, or not at all."""
 
 
@@ -377,7 +382,8 @@ def _entry(claim: Claim, then: Mapping[str, Any], *, measured: bool) -> tuple[Ma
     for id, entry in {claim.id: now, **now["rivals"]}.items():
         entry[VALUES] = values.get(id, {})
     different = different or (_deviating_values(_distances(claim, values, then), then, anew=True) if then else [])
-    return {**now, "machine": machine()}, different
+    date = then.get(REGISTERED) if then and not different else datetime.now(UTC).isoformat(timespec="seconds")
+    return {**now, "machine": machine(), **({REGISTERED: date} if date else {})}, different
 
 
 def _add_verdict(earlier: Sequence[dict[str, Any]], record: Mapping[str, Any] | None) -> None:

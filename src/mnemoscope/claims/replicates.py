@@ -1,21 +1,21 @@
 """Replicates of claims: the runs that count, and the questions put to one language model, or the models.
 
 A seed is the unit of replication, so each has to be a separate training, of the configuration that its name says, and
-ended. Refused are runs whose last checkpoint is not that of the last step or not the one that training ended with, the
-same weights under two seeds, and one configuration and seed under two names. Set aside are runs that are not finished,
-and those of a configuration that differs from the one claimed in its split only. Seeds whose training did not end may
-have been stopped because of how they went: they count against every decision (`Sample.left_out`).
+ended. Refused are runs that ended early or with other weights than they wrote down, that descend from another seed, and
+two that are one (`models.independence`); also one configuration and seed under two names. Set aside are runs that are
+not finished, and those of a configuration that differs from the one claimed in its split only. Seeds whose training did
+not end may have been stopped because of how they went: they count against every decision (`Sample.left_out`).
 
 A measure of a claim about language models returns, of one model, one number per question, or numbers. A claim per
 `question` that is put to one model counts its questions. Everywhere else a model is one replicate: with the mean over
 the questions that pass the gate, and, where none does, over all of them, with a gate that fails.
 
-*Does not show* that weights were not changed on purpose, nor which runs were never handed in; nor how well the mean of
+*Does not show* which runs were never handed in, nor how well the mean of
 one model is known: questions are shared by all models, and what they have in common moves them together.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,9 @@ from mnemoscope.core.errors import InputError, format_ranges, one_of
 from mnemoscope.core.presets import SYSTEMS, Configuration
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import usable_device
+from mnemoscope.models.independence import Inspection, check_replicates, shared_parts, shared_sentence
 from mnemoscope.models.language.conversion import DTYPES
 from mnemoscope.models.run import Run, by_label
-from mnemoscope.models.subjects import check_replicates
 
 PASSING = "questions that pass"
 """Name under which a model's number of questions that pass the gate is recorded, where each question has a gate."""
@@ -68,11 +68,28 @@ class AdmittedRuns:
     unfinished: Mapping[Configuration, Mapping[int, Run]]
     other_split: Mapping[Configuration, Sequence[Run]]
     models: Sequence[ModelWork] = ()
+    inspected: dict[Path, Inspection] = field(default_factory=dict)
+    """The findings of `check_identity` by directory."""
 
     def check_identity(self) -> None:
-        """Refuse runs whose weights are not what the run says, and weights that occur twice."""
+        """Refuse runs that are not what they say, or of which two are one."""
         for runs in self.finished.values():
-            check_replicates(runs.values())
+            self.inspected.update((each.run.path, each) for each in check_replicates(runs.values()))
+
+    def independence(self, claim: Claim) -> tuple[str, ...]:
+        """Sentences on how many runs of a claim are verified, why others are not, and what their seeds share."""
+        sentences = []
+        for name, unit in claim.units.items():
+            runs = [self.finished[unit][seed] for seed in self.seeds(claim)]
+            found = [self.inspected[run.path] for run in runs if run.path in self.inspected]
+            if unverified := [each for each in found if not each.verified]:
+                why = "; ".join(unverified[0].missing)
+                sentences.append(f"{name}: {len(unverified)} of {len(found)} runs unverified ({why})")
+            elif found:
+                sentences.append(f"{name}: {len(found)} runs verified")
+            if shared := shared_sentence(shared_parts(runs)):
+                sentences.append(f"{name}: {shared}")
+        return tuple(sentences)
 
     def seeds(self, claim: Claim) -> list[int]:
         """Replicates: counted seeds with a finished run of every unit; for a claim about draws, as many as it needs."""

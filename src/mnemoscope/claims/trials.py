@@ -26,7 +26,8 @@ from mnemoscope.claims.claim import (
     is_training_factor,
 )
 from mnemoscope.claims.evidence import Evidence
-from mnemoscope.claims.functions import check_named, modules_of
+from mnemoscope.claims.false_discoveries import with_discovery_rates
+from mnemoscope.claims.functions import check_key, check_named, modules_of
 from mnemoscope.claims.judge import find_control_fault, judge, judge_family
 from mnemoscope.claims.measures import (
     DrawWork,
@@ -55,7 +56,10 @@ from mnemoscope.claims.replicates import (
     average_prompts,
     language_models,
 )
+from mnemoscope.claims.selection import describe_selection
+from mnemoscope.claims.standing import claim_standing
 from mnemoscope.claims.verdict import Multiverse, Ruling, SensitivityCell, Universe, Verdict
+from mnemoscope.claims.verification import check_run_files, describe_verified
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
@@ -149,6 +153,7 @@ def run_trials(
     every_question = [*chain(*questions.values()), *(question for _, question in chain(*universes.values()))]
     admitted = admit_runs(runs, [question.claim for question in every_question], asked_models)
     admitted.check_identity()
+    files = check_run_files(admitted)
     plans = {}
     for claim in claims:
         others = [question for _, question in universes[claim.id] if _has_models(question.claim, admitted)]
@@ -162,19 +167,27 @@ def run_trials(
         asked = questions[claim.id]
         ruling = rule_on_claim(asked, evidence[claim.id], verdicts[claim.id])
         values = select_values([(each.claim, each.call) for each in asked if not each.changed], results)
-        found = check_registration(as_registered, admitted.seeds(claim) if claim.units else (), values)
+        seeds = admitted.seeds(claim) if claim.units else ()
+        found = check_registration(as_registered, seeds, values)
+        used = [admitted.finished[unit][seed] for unit in claim.units.values() for seed in seeds]
         rulings.append(
             replace(
                 ruling,
                 emergence=follow_training(asked[0], admitted, results) if emergence else None,
                 set_aside=admitted.set_aside(claim),
+                independence=admitted.independence(claim),
                 superseded=superseded_forms(claim),
-                departures=found.departures,
+                standing=claim_standing(as_registered, used),
+                departures=found.departures or (),
                 code=found.code,
+                selection=describe_selection(claim, evidence[claim.id][0], admitted, store),
+                verified=describe_verified(
+                    claim, [files[run.path] for run in used], plan_work(asked[:1], admitted, emergence=False), store
+                ),
                 multiverse=judge_universes(claim, ruling.verdict.outcome, universes[claim.id], admitted, results),
             )
         )
-    return rulings
+    return with_discovery_rates(rulings)
 
 
 def with_recipe(claim: Claim, recipe: str | None) -> Claim | None:
@@ -233,6 +246,8 @@ def check_measurable(claim: Claim) -> None:
     for asked in (claim, *claim.rivals):
         for what, function in functions_of(asked).items():
             check_named(f"{what} of claim {asked.id}", function)
+        for name, values in asked.factors.items():
+            check_key(f"factor {name} of claim {asked.id}", values)
     for module in modules_of(claim.measure):
         guests.check_importable(module)
 

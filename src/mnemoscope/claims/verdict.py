@@ -20,6 +20,7 @@ from mnemoscope.claims.intervals import Interval
 from mnemoscope.claims.pooling import MIN_SYSTEMS, Pooled, pool
 from mnemoscope.claims.registration import Superseded, registration
 from mnemoscope.claims.replicates import expected_seeds
+from mnemoscope.claims.standing import NOT_REGISTERED, Standing
 from mnemoscope.core.html import html_table
 from mnemoscope.models.files import write_atomically
 
@@ -199,17 +200,24 @@ class Multiverse:
         return " ".join(sentences)
 
 
+NO_CONTROLS = "No control tests the measure."
+"""The first sentence of a verdict on a claim without controls."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ruling:
     """The result of a trial.
 
     `rivals` has the verdicts on its rivals, by id. `sensitivity` has one factor changed at a time, of the claim and of
     rivals that name other factors. `emergence` has the effects along `step`, of the one seed that the attribute `seed`
-    names; None where no seed has checkpoints along training, or the measure makes no sense there. `departures` are
-    differences from the registration; None where nothing is registered. `code` says which code has moved since
-    registration, which is no departure. `set_aside` are runs of the claim's configurations that were handed in and are
-    not used, and why. `superseded` are its earlier forms, the oldest first. `multiverse` has the verdicts under
-    combinations of choices; None where it was not asked for.
+    names; None where no seed has checkpoints along training, or the measure makes no sense there. `standing` says
+    whether the claim was registered before its runs, and `departures` are differences from the registration. `code`
+    says which code has moved since registration, which is no departure. `set_aside` are runs of the claim's
+    configurations that were handed in and are not used, and why. `superseded` are its earlier forms, the oldest first.
+    `selection` says how its replicates may have been chosen, and `verified` what of the evidence was compared anew.
+    `false_discovery_rate` is the smallest at which its decision stands among all claims of the call; None for a single
+    claim, or one without a p. `multiverse` has the verdicts under combinations of choices; None where it was not asked
+    for. `independence` says how many runs are verified as separate trainings, and what their seeds share.
     """
 
     claim: Claim
@@ -218,11 +226,22 @@ class Ruling:
     rivals: Mapping[str, Verdict]
     sensitivity: tuple[SensitivityCell, ...] = ()
     emergence: xr.Dataset | None = None
-    departures: tuple[str, ...] | None = None
+    standing: Standing = NOT_REGISTERED
+    departures: tuple[str, ...] = ()
     code: str = ""
     set_aside: tuple[str, ...] = ()
     superseded: tuple[Superseded, ...] = ()
+    selection: tuple[str, ...] = ()
+    verified: str = ""
+    false_discovery_rate: float | None = None
     multiverse: Multiverse | None = None
+    independence: tuple[str, ...] = ()
+
+    @property
+    def confirmed(self) -> bool:
+        """True for a decision on a claim as it was registered before its runs; any other verdict is exploratory."""
+        decided = self.verdict.outcome in ("SUPPORTED", "REFUTED")
+        return decided and self.standing.can_confirm and not self.departures
 
     @property
     def favoured(self) -> tuple[str, ...]:
@@ -267,12 +286,16 @@ class Ruling:
 
     @property
     def reason(self) -> str:
-        """The reason of the verdict, after what comes out of models that were trained otherwise, if it is another."""
+        """The reason of the verdict.
+
+        Before it stand a sentence where the claim has no controls, and what comes out of models that were trained
+        otherwise, if it is another.
+        """
         others = [cell for cell in self.flips if cell.verdict.id == self.claim.id and is_training_factor(cell.factor)]
+        before = [NO_CONTROLS] if not self.claim.controls else []
+        before += [cell.sentence(self.claim.replicate) for cell in others]
         reason = self.verdict.reason
-        if not others:
-            return reason
-        return " ".join([*(cell.sentence(self.claim.replicate) for cell in others), reason[0].upper() + reason[1:]])
+        return " ".join([*before, reason[0].upper() + reason[1:]]) if before else reason
 
     def slack(self) -> xr.DataArray:
         """The distance by which each judged replicate clears the margins; empty without a replicate.
@@ -321,9 +344,15 @@ def ruling_record(ruling: Ruling) -> dict[str, Any]:
         ],
         "pooled": None if ruling.pooled is None else asdict(ruling.pooled),
         "set_aside": list(ruling.set_aside),
+        "independence": list(ruling.independence),
         "superseded": [asdict(earlier) for earlier in ruling.superseded],
-        "departures": None if ruling.departures is None else list(ruling.departures),
+        "standing": asdict(ruling.standing),
+        "confirmed": ruling.confirmed,
+        "departures": list(ruling.departures),
         "code": ruling.code,
+        "selection": list(ruling.selection),
+        "verified": ruling.verified,
+        "false_discovery_rate": ruling.false_discovery_rate,
         "fixed": registration(claim, expected_seeds(claim)),
         "rivals": [
             {**verdict_record(ruling.rivals[rival.id]), "statement": rival.statement}

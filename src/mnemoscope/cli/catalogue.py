@@ -162,6 +162,7 @@ def _fixed_terms(claim: Any) -> list[list[str]]:
     from mnemoscope.claims.claim import GATE
     from mnemoscope.claims.functions import name_of
     from mnemoscope.claims.registration import superseded_forms
+    from mnemoscope.claims.standing import claim_standing
     from mnemoscope.report.rulings import words
 
     rows = [["source", claim.source], *map(list, words.registered_terms(claim))]
@@ -178,4 +179,5 @@ def _fixed_terms(claim: Any) -> list[list[str]]:
     rows += [["varied", f"{name}: {', '.join(map(str, values))}"] for name, values in claim.factors.items()]
     if claim.measure is not None:
         rows.append(["measure", name_of(claim.measure)])
+    rows.append(["registered", str(claim_standing(claim, None))])
     return rows + [["asked before", words.earlier_text(earlier)] for earlier in superseded_forms(claim)]

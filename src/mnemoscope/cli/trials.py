@@ -14,6 +14,7 @@ from rich.text import Text
 
 from mnemoscope.claims.claim import CLAIMS, Claim
 from mnemoscope.claims.evidence import as_dataset
+from mnemoscope.claims.false_discoveries import describe_discoveries
 from mnemoscope.claims.replicates import AdmittedRuns, admit_runs
 from mnemoscope.claims.trials import Progress, run_trials
 from mnemoscope.claims.verdict import Ruling, write_rulings
@@ -35,7 +36,7 @@ from mnemoscope.report.rulings import (
     unjudged_rows,
     verdict_tables,
 )
-from mnemoscope.report.rulings.words import registered_notes
+from mnemoscope.report.rulings.words import CONFIRMED_NOTE, registered_notes, selection_notes
 from mnemoscope.report.tables import pluralise
 from mnemoscope.report.task_report import find_report, run_attention
 from mnemoscope.run.executor import analyse_many
@@ -104,7 +105,8 @@ def try_claims(
         store = store or out / "measured"
         rulings = run_trials(claims, runs, recipe=recipe, jobs=jobs, store=store, report=report, **how)
     show(title, VERDICT_HEADER, shorten_rows(rulings), n_text=4)
-    for note in registered_notes((ruling.claim.id, ruling.departures, ruling.code) for ruling in rulings):
+    notes = registered_notes((ruling.claim.id, ruling.departures, ruling.code) for ruling in rulings)
+    for note in (CONFIRMED_NOTE, *notes, *selection_notes(rulings), *filter(None, [describe_discoveries(rulings)])):
         console.print(note, highlight=False, markup=False)
     for ruling in rulings:
         if ruling.multiverse is not None:

@@ -15,6 +15,7 @@ from zipfile import ZIP_LZMA, ZipFile, ZipInfo
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.checkpoint import compact_checkpoint
 from mnemoscope.models.files import write_atomically
+from mnemoscope.models.manifest import drop_entry
 from mnemoscope.models.run import COMPACT, Run, by_label
 from mnemoscope.models.zoo import SEAL, read_archive, seal
 
@@ -26,10 +27,10 @@ def pack(runs: Sequence[Run], directory: Path, *, compact: bool = False, add: bo
     """Write the archive of one configuration.
 
     The runs are finished and differ in the seed only. Paths in their commands are cut to the last name. The archive
-    `<label>.zip` takes the place of an earlier one. With `compact` checkpoints are compact, and trajectories take the
-    place of all but the last. With `add` the other seeds of the earlier archive stay, as they are. Raises InputError
-    where the runs are of several configurations, one is not finished, a file of it is missing or damaged, or the
-    earlier archive is.
+    `<label>.zip` takes the place of an earlier one, and of its entry in the manifest. With `compact` checkpoints are
+    compact, and trajectories take the place of all but the last. With `add` the other seeds of the earlier archive
+    stay, as they are. Raises InputError where the runs are of several configurations, one is not finished, a file of it
+    is missing or damaged, or the earlier archive is.
     """
     groups = by_label(runs)
     if len(groups) != 1:
@@ -43,6 +44,7 @@ def pack(runs: Sequence[Run], directory: Path, *, compact: bool = False, add: bo
         files = {name: data for name, data in files.items() if not name.startswith(seed)}
         found = _compact(run) if compact else _files(run, all_steps=run is group[0])
         files |= {seed + name: data for name, data in found}
+    drop_entry(directory, label)
     write_atomically(file, _archived(files))
     return file
 

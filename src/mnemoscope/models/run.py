@@ -13,8 +13,10 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -28,10 +30,11 @@ from mnemoscope.core.specification import TASKS, RunSpec
 from mnemoscope.core.version import __version__
 from mnemoscope.models.building import build_untrained, usable_device
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact, weights_digest
+from mnemoscope.models.derived import TRAJECTORY, with_digests, write_derived
 from mnemoscope.models.files import read_progress, write_atomically
 from mnemoscope.models.glance import checkpoint_steps, no_runs_error, read_run_file, run_folders
 from mnemoscope.models.lens import HookedTransformer
-from mnemoscope.models.zoo import unpack_word
+from mnemoscope.models.zoo import listed_digests, unpack_word
 
 COMPACT = ".compact.safetensors"
 """The end of the name of a compact checkpoint."""
@@ -90,6 +93,13 @@ class Run:
     def final_weights(self) -> str | None:
         """SHA-256 of the weights that training ended with, as run.json has it; None: an older or unfinished run."""
         return read_run_file(self.path).get("final_weights")
+
+    @property
+    def origin(self) -> Mapping[str, str]:
+        """The record of the first step of training: `initial_weights` and `first_batches` (SHA-256), `device` and
+        `machine`; of a run of the zoo what the manifest lists, with `final_weights` and `replay`. Empty: an older run.
+        """
+        return {**listed_digests(self.path), **read_run_file(self.path).get("origin", {})}
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -154,7 +164,7 @@ class Run:
     @property
     def trajectory_path(self) -> Path:
         """The file with what was measured of every checkpoint."""
-        return self.path / "trajectory.json"
+        return self.path / TRAJECTORY
 
     def trajectory(self) -> xr.Dataset | None:
         """Measures of every checkpoint along `step`; None where none were taken."""
@@ -168,18 +178,25 @@ class Run:
             ) from None
 
     def write_trajectory(self, measures: xr.Dataset) -> None:
-        """Keep measures of every checkpoint, variables along `step`."""
-        write_atomically(self.trajectory_path, trajectory_text(measures).encode())
+        """Keep measures of every checkpoint, variables along `step`, with the digests of the weights measured."""
+        places = {step: self.checkpoint_path(step) for step in measures.step.values.tolist()}
+        whole = {step: place for step, place in places.items() if place.exists() and not place.name.endswith(COMPACT)}
+        weights = {str(step): weights_digest(place)[1] for step, place in whole.items()}
+        write_derived(self.path, TRAJECTORY, trajectory_text(measures, weights).encode())
 
 
-def trajectory_text(measures: xr.Dataset) -> str:
-    """Variables along `step` as JSON; `read_trajectory` is its inverse. Seven digits are kept."""
+def trajectory_text(measures: xr.Dataset, weights: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Variables along `step` as JSON, and digests of the weights by step; seven digits are kept.
+
+    `read_trajectory` is its inverse, but for the digests.
+    """
     columns = {
         str(name): [None if math.isnan(value) else float(f"{value:.7g}") for value in column.values.tolist()]
         for name, column in measures.data_vars.items()
     }
     attrs = {str(name): value for name, value in measures.attrs.items()}
-    return json.dumps({"step": measures.step.values.tolist(), "measures": columns, "attrs": attrs}) + "\n"
+    of = {"weights": dict(weights)} if weights else {}
+    return json.dumps({"step": measures.step.values.tolist(), "measures": columns, "attrs": attrs, **of}) + "\n"
 
 
 def read_trajectory(text: str) -> xr.Dataset:
@@ -210,16 +227,29 @@ def create_run(path: Path, spec: RunSpec) -> Run:
             **{name: version(name) for name in packages},
         },
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     write_atomically(path / "run.json", (json.dumps(content, indent=2) + "\n").encode())
     return Run(path, spec)
 
 
+def machine() -> str:
+    """The kind of this machine: what has to be equal for equal bits, as far as names say it."""
+    return f"{platform.system()} {platform.machine()}, torch {torch.__version__}"
+
+
+def write_origin(run: Run, origin: Mapping[str, str]) -> None:
+    """Write down the start of a run; see `Run.origin`."""
+    content = json.dumps({**read_run_file(run.path), "origin": dict(origin)}, indent=2)
+    write_atomically(run.path / "run.json", (content + "\n").encode())
+
+
 def finish_run(run: Run, step: int) -> None:
-    """Write down that training ended with `step`, and with which weights."""
+    """Write down that training ended with `step`, with which weights, and the digests of what was logged."""
     _, weights = weights_digest(run.checkpoint_path(step))
     early = {"last_step": step} if step < run.spec.recipe.n_steps else {}
-    content = json.dumps({**read_run_file(run.path), **early, "final_weights": weights}, indent=2)
+    found = with_digests(run.path, {**read_run_file(run.path), **early, "final_weights": weights})
+    content = json.dumps(found, indent=2)
     write_atomically(run.path / "run.json", (content + "\n").encode())
     write_atomically(run.path / "done", b"")
 

@@ -1,21 +1,15 @@
-"""Models that claims are judged on, from a run, untrained or with weights set by hand; and the check of replicates.
+"""Models that claims are judged on: from a run, untrained, or with weights set by hand."""
 
-A claim counts seeds. A run that was copied under another seed, whose last checkpoint was deleted or exchanged, or that
-holds the checkpoint of another step is none. *Does not show* that weights were not changed on purpose.
-"""
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import xarray as xr
 
-from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.models.building import build_untrained as fresh
-from mnemoscope.models.checkpoint import weights_digest
-from mnemoscope.models.run import COMPACT, Run
+from mnemoscope.models.run import Run
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,31 +90,3 @@ def combined(*plants: ControlMaker) -> ControlMaker:
 
 def _together(plants: tuple[ControlMaker, ...], case: int) -> dict[str, Subject]:
     return {name: subject for plant in plants for name, subject in plant(case).items()}
-
-
-def check_replicates(runs: Iterable[Run]) -> None:
-    """Refuse finished runs of one configuration with other weights than the run says, or with equal weights."""
-    seen: dict[str, Run] = {}
-    for run in runs:
-        weights = _weights(run)
-        first = seen.setdefault(weights, run)
-        if first is not run:
-            raise InputError(
-                f"{first.path} and {run.path}, seeds {first.spec.seed} and {run.spec.seed} of {run.spec.preset}, hold "
-                "the same weights: a copy is no replicate; hand in one of them"
-            )
-
-
-def _weights(run: Run) -> str:
-    """The digest of a run's last checkpoint, if it is the one that training ended with."""
-    last = run.last_step
-    path = run.checkpoint_path(last)
-    if run.steps[-1:] != (last,):
-        found = f"of step {run.steps[-1]}" if run.steps else "missing"
-        raise InputError(f"{run.path} is marked as finished, but its last checkpoint is {found}, not of step {last}")
-    step, weights = weights_digest(path)
-    if step != last:
-        raise InputError(f"{path} is a checkpoint of step {step} under the name of step {last}; train the run again")
-    if run.final_weights not in (None, weights) and not path.name.endswith(COMPACT):
-        raise InputError(f"{path} does not hold the weights that training ended with, by run.json; train the run again")
-    return weights

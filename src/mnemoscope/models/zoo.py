@@ -19,6 +19,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ from zipfile import ZipFile
 from mnemoscope.core.errors import InputError, one_of, suggest_nearest
 from mnemoscope.core.guests import guest_directory, guest_of, guests, location
 from mnemoscope.models.files import user_cache, write_atomically
+from mnemoscope.models.manifest import FILE, read_manifest
 
 if TYPE_CHECKING:
     from mnemoscope.core.specification import RunSpec  # takes torch along
@@ -145,6 +147,11 @@ def _files() -> dict[str, Path]:
     return {file.name.removesuffix(".zip"): file for file in files}
 
 
+def archive_file(label: str) -> Path | None:
+    """The place of the archive of a configuration; None where none is installed."""
+    return _files().get(label)
+
+
 def archive(label: str) -> Archive:
     """The archive of a configuration; raises as `read_archive` does."""
     return read_archive(_file(label))
@@ -172,6 +179,9 @@ def read_archive(file: Path) -> Archive:
     content = file.read_bytes()
     if seal(content[:-SEAL]) != content[-SEAL:]:
         raise InputError(f"{file} is damaged (its digest does not match); install mnemoscope again")
+    entry = read_manifest(file.parent).get(file.name.removesuffix(".zip"))
+    if entry is not None and entry.sha256 != content[-SEAL:].decode():
+        raise InputError(f"{file} is not the archive that {FILE} beside it lists; install mnemoscope again")
     found = Archive(label=file.name.removesuffix(".zip"), digest=content[-SEAL:].decode(), content=content)
     for name in found.open().namelist():
         if not _NAME.fullmatch(name):
@@ -213,6 +223,23 @@ def is_unpacked(place: Path) -> bool:
     if place.parent.parent.name != WORD or place.name not in labels():
         return False
     return archive(place.name).digest[:16] == place.parent.name
+
+
+def listed_digests(run: Path) -> Mapping[str, str]:
+    """The digests that the manifest beside its archive lists for a run of the zoo; none for any other."""
+    seed = run.name.removeprefix("seed-")
+    return _listed_runs(run.parent).get(int(seed), {}) if seed.isdecimal() else {}
+
+
+@lru_cache(maxsize=256)
+def _listed_runs(place: Path) -> Mapping[int, Mapping[str, str]]:
+    """The digests that a manifest lists for the runs of an archive that was unpacked there; looked up once."""
+    if place.parent.parent.name != WORD or place.name not in (files := _files()):
+        return {}
+    entry = read_manifest(files[place.name].parent).get(place.name)
+    if entry is None or entry.sha256[:16] != place.parent.name:
+        return {}
+    return {seed: {**digests, "machine": entry.machine, "device": "cpu"} for seed, digests in entry.runs.items()}
 
 
 def run_word(run: Path) -> str:

@@ -6,3 +6,6 @@ from .sweep import final_metrics as final_metrics
 from .sweep import over_sweep as over_sweep
 from .sweep import search_sweep as search_sweep
 from .sweep import train_sweep as train_sweep
+from .verification import RunVerification as RunVerification
+from .verification import SetVerification as SetVerification
+from .verification import verify_runs as verify_runs

@@ -29,18 +29,13 @@ from mnemoscope.models.building import (
     usable_device,
 )
 from mnemoscope.models.files import HeldDirectory, hold_directory
-from mnemoscope.models.run import Run, create_run, finish_run
+from mnemoscope.models.run import Run, create_run, finish_run, write_origin
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.monitors import Line, Monitors
+from mnemoscope.training.origin import origins
 from mnemoscope.training.recorder import Recorder, Report, last_step, read_state
-from mnemoscope.training.schedule import (
-    TrainingBatches,
-    check_schedules,
-    frozen_names,
-    learning_rate,
-    stack_batches,
-    task_at,
-)
+from mnemoscope.training.replay import update
+from mnemoscope.training.schedule import TrainingBatches, check_schedules, stack_batches
 
 
 def train(spec: RunSpec, path: Path, *, device: torch.device | str = "cpu", report: Report | None = None) -> Run:
@@ -93,6 +88,10 @@ def _continue(
     recorders = [Recorder(run, start, monitors.skills, report) for run in runs]
     learner = _learner(runs, recorders, start, device)
     data = TrainingBatches([run.spec for run in runs], device)
+    if start == 0:
+        initial = [recorder.model.state_dict() for recorder in recorders]
+        for run, origin in zip(runs, origins([run.spec for run in runs], initial, data), strict=True):
+            write_origin(run, origin)
     always_held = matching_names(held_patterns(spec.model), learner.names)
     active, diverged = list(range(len(runs))), {}
     history: list[Tensor] = []  # losses that were not looked at yet: looking at each would wait for a GPU
@@ -117,10 +116,7 @@ def _continue(
                 break
             left = [i for i, run in enumerate(active) if run not in ended]
             learner, data, active = learner.select_runs(left), data.select_runs(left), [active[i] for i in left]
-        learner.hold(always_held | frozen_names(recipe, learner.names, step))
-        losses = learner.losses(task_at(spec.task, recipe, step).loss, data.batch(step), monitors.positions)
-        learner.update(losses, learning_rate=learning_rate(recipe, step))
-        history.append(losses.detach())
+        history.append(update(learner, data, spec, step, monitors.positions, always_held))
     if diverged:
         found = "; ".join(f"{runs[run].path} from step {step} on" for run, step in diverged.items())
         raise InputError(

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from mnemoscope.claims.standing import Standing
 from mnemoscope.claims.verdict import ruling_record
 from mnemoscope.report.rulings import (
     DIFF_HEADER,
@@ -45,7 +46,7 @@ def test_rows_for_the_terminal():
         "1.00 [0.03, 1.00]",
         "0.75 [-∞, ∞] logits",
         "no",
-        "the effect is above 0.25 logits in 1 of 1 seeds; a verdict needs 16 seeds.",
+        "No control tests the measure. The effect is above 0.25 logits in 1 of 1 seeds; a verdict needs 16 seeds.",
     ]
     assert by_id["T6"][4:6] == ["–", "–"]
 
@@ -59,7 +60,11 @@ def test_the_terminal_says_in_short_why_there_is_no_verdict_and_how_a_claim_is_r
     (ruling,) = [ruling for ruling in all_kinds() if ruling.claim.id == "T14"]
     differs = replace(ruling, departures=("values", "gate"), code="code moved since registration (gate)")
     assert shorten_rows([differs])[0][6] == "otherwise"
-    assert shorten_rows([replace(ruling, departures=())])[0][6] == "yes"
+    before = Standing(
+        status="before its runs", registered="2026-01-01T00:00:00+00:00", runs="2026-01-02T00:00:00+00:00"
+    )
+    assert shorten_rows([replace(ruling, departures=())])[0][6] == "no"
+    assert shorten_rows([replace(ruling, standing=before)])[0][6] == "before its runs"
     standings = [("A", ("gate",), ""), ("B", (), ""), ("C", None, ""), ("D", ("gate",), ""), ("E", (), "code moved")]
     assert registered_notes(standings) == ["A, D: not as registered: gate", "E: as registered; code moved"]
 

@@ -28,8 +28,10 @@ from mnemoscope.claims.evidence import Evidence
 from mnemoscope.claims.judge import judge
 from mnemoscope.claims.verdict import Outcome, Ruling, Verdict
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.models.derived import check_files, refuse_edited
+from mnemoscope.models.independence import check_replicates
 from mnemoscope.models.run import Run, by_label, find_runs
-from mnemoscope.models.subjects import Subject, check_replicates, subject
+from mnemoscope.models.subjects import Subject, subject
 
 Properties = Mapping[str, Any]
 """The report of one seed's item: plain values that survive other processes and XML."""
@@ -216,6 +218,7 @@ def choose_runs(groups: dict[str, list[Run]], preset: str | None) -> list[Run]:
     if unfinished := [run for run in runs if not run.finished]:
         raise InputError(f"{unfinished[0].path} is not finished; the command that trained it continues it")
     check_replicates(runs)
+    refuse_edited(check_files(run.path, run.label, run.spec.seed) for run in runs)
     return runs
 
 

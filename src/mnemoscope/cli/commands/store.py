@@ -13,7 +13,7 @@ from mnemoscope.cli.options import CommandOptions
 from mnemoscope.core.errors import InputError
 
 if TYPE_CHECKING:
-    from mnemoscope.claims.measures import StoredFile
+    from mnemoscope.claims.store import StoredFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class StoreList(StoreOptions):
 
 def store_list(options: StoreList) -> None:
     """Print a line for each directory of the store, and one for all."""
-    from mnemoscope.claims.measures import stored_files
+    from mnemoscope.claims.store import stored_files
     from mnemoscope.cli.output import show
 
     groups: dict[str, list[StoredFile]] = {}
@@ -59,7 +59,7 @@ class StoreVerify(StoreOptions):
 
 def store_verify(options: StoreVerify) -> None:
     """Print which file has which fault; raises InputError where a file is damaged."""
-    from mnemoscope.claims.measures import incomplete_files, stored_files
+    from mnemoscope.claims.store import incomplete_files, stored_files
     from mnemoscope.cli.output import console, show
     from mnemoscope.report.tables import pluralise
 
@@ -86,7 +86,7 @@ class StoreClean(StoreOptions):
 
 def store_clean(options: StoreClean) -> None:
     """Remove it, and say how much there is left."""
-    from mnemoscope.claims.measures import clean_store, stored_files
+    from mnemoscope.claims.store import clean_store, stored_files
     from mnemoscope.cli.output import console
     from mnemoscope.report.tables import pluralise
 

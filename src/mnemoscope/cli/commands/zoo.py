@@ -32,6 +32,8 @@ class Zoo(JobOptions):
     """Keep the seeds that an archive holds already, and pack those that are there though others are still missing."""
     out: Path | None = None
     """Directory for the archives; none: that of the package."""
+    manifest: bool = False
+    """Pack nothing; replay the runs of the archives that are there, and list these in the manifest again."""
 
 
 def run(options: Zoo) -> None:
@@ -40,13 +42,24 @@ def run(options: Zoo) -> None:
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console, countdown, show
     from mnemoscope.models import zoo
+    from mnemoscope.models.manifest import FILE
     from mnemoscope.models.packing import pack
+    from mnemoscope.run.verification import list_archive
 
     system = options.system or default_system()[0]
     plan = zoo.runs_to_pack(system)
     for label in options.only:
         one_of("--only", label, plan)
     chosen, compact = options.only or tuple(plan), ms.SYSTEMS.get(system).compact
+    if options.manifest:
+        folder = options.out or zoo.folder(type(next(iter(plan[chosen[0]].values())).task).__module__)
+        files = [folder / f"{label}.zip" for label in chosen]
+        with countdown(len(files), "archives listed") as advance:
+            for file in files:
+                list_archive(file, jobs=options.jobs)
+                advance()
+        console.print(f"listed {len(files)} archives in {folder / FILE}", highlight=False)
+        return
     if options.train:
         trained = train_with_progress([s for label in chosen for s in plan[label].values()], options.runs, options.jobs)
         if compact:
@@ -58,6 +71,7 @@ def run(options: Zoo) -> None:
     with countdown(len(groups), "configurations packed") as advance:
         for group in groups:
             file = pack(group, out, compact=compact, add=options.add)
+            list_archive(file, jobs=options.jobs)
             rows.append([group[0].label, str(len(group)), f"{file.stat().st_size / 1000:.0f}"])
             advance()
     show(f"packed into {out}", ("configuration", "seeds", "kB"), rows)

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from mnemoscope.claims.claim import GATE, Claim, Control
 from mnemoscope.claims.evidence import prompt_mean, select_effect
 from mnemoscope.claims.explanation import Quantity
+from mnemoscope.claims.false_discoveries import describe_discoveries
 from mnemoscope.claims.judge import find_control_fault
 from mnemoscope.claims.verdict import Multiverse, Outcome, PartResult, Ruling, SensitivityCell, Verdict
 from mnemoscope.report.page import TEMPLATES, Page, attention_view
@@ -76,6 +77,7 @@ def rulings_sheet(
         attention_view=attention_view,
         worked_header=("quantity", "what it is", "value", "must be", "", "mean [range] over the judged"),
         counts=[(_count_badge(outcome), n[outcome], meaning) for outcome, meaning in words.MEANINGS.items()],
+        discoveries=describe_discoveries(rulings),
         overview=[_overview_row(f"ruling-{i}", ruling) for i, ruling in enumerate(rulings, 1)],
         rulings=[
             {
@@ -111,7 +113,7 @@ def _overview_row(place: str, ruling: Ruling) -> _Row:
     beside = [
         ("Favoured", words.format_favoured(ruling)),
         ("Flips", words.format_flips(ruling)),
-        ("As registered", words.registered_word(ruling.departures)),
+        ("Registered", words.standing_word(ruling) + ("; confirmed" if ruling.confirmed else "")),
     ]
     cells = [named_id, statement, _badge(claim, verdict), words.recipe_text(claim), *_results(verdict)]
     return cells, [[("Why", ruling.reason)], beside]
@@ -130,6 +132,7 @@ def _section(ruling: Ruling) -> dict[str, Any]:
         "badge": _badge(claim, verdict),
         "replicate": replicate,
         "results": _results(verdict),
+        "standing": words.sentence(words.describe_standing(ruling)),
         "earlier": [words.earlier_text(earlier) for earlier in ruling.superseded],
         "worked": example,
         "worked_rows": [_worked_row(line, over_judged) for line in example.lines] if example else [],

@@ -142,6 +142,41 @@ def registered_word(departures: Sequence[str] | None) -> str:
     return "no" if departures is None else "otherwise" if departures else "yes"
 
 
+def standing_word(ruling: Ruling) -> str:
+    """A word on the registration of a claim on trial: before or after its runs, otherwise, or none."""
+    if ruling.departures:
+        return "otherwise"
+    return "no" if ruling.standing.status == "not registered" else ruling.standing.status
+
+
+def describe_standing(ruling: Ruling) -> str:
+    """The registration of a claim on trial in a sentence, with the differences and whether its verdict is confirmed."""
+    if ruling.standing.status == "not registered":
+        return str(ruling.standing)
+    confirmed = ", so the verdict is confirmed" if ruling.confirmed else ""
+    return f"{ruling.standing}{confirmed}; {describe_registration(ruling.departures, ruling.code)}"
+
+
+def sentence(text: str) -> str:
+    """A clause as a sentence."""
+    return f"{text[0].upper()}{text[1:]}."
+
+
+CONFIRMED_NOTE = (
+    "Only a decision on a claim that was registered before its runs is confirmed; all other verdicts are exploratory."
+)
+"""The rule that a table of verdicts goes by."""
+
+
+def selection_notes(rulings: Iterable[Ruling]) -> list[str]:
+    """Sentences on how replicates may have been chosen, each with the claims that it is about."""
+    notes: dict[str, list[str]] = {}
+    for ruling in rulings:
+        for sentence in ruling.selection:
+            notes.setdefault(sentence, []).append(ruling.claim.id)
+    return [f"{', '.join(ids)}: {text}" for text, ids in notes.items()]
+
+
 def registered_notes(standings: Iterable[tuple[str, Sequence[str] | None, str]]) -> list[str]:
     """Sentences on what a word leaves out, for claims by id with their departures and the code that has moved."""
     notes: dict[str, list[str]] = {}
@@ -286,7 +321,16 @@ def trial_terms(ruling: Ruling) -> list[tuple[str, str]]:
     found["measured on"] = f"{measured}; judged: {verdict.n or 'none'}"
     if ruling.set_aside:
         found["not used"] = "; ".join(ruling.set_aside)
-    found["registered"] = describe_registration(ruling.departures, ruling.code)
+    if ruling.independence:
+        found["independence"] = "; ".join(ruling.independence)
+    found["registered"] = describe_standing(ruling)
+    if ruling.selection:
+        found["selection"] = "; ".join(ruling.selection)
+    if ruling.verified:
+        found["verified"] = ruling.verified
+    if ruling.false_discovery_rate is not None:
+        rate = f"{ruling.false_discovery_rate:.2g}"
+        found["false discoveries"] = f"the decision stands at a rate of {rate} among all claims of this call"
     return list(found.items())
 
 
@@ -335,7 +379,7 @@ def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
             recipe_text(ruling.claim),
             share_text(ruling.verdict, n=ruling.verdict.n),
             effect_text(ruling.verdict, n=ruling.verdict.n),
-            registered_word(ruling.departures),
+            standing_word(ruling),
             ruling.reason,
         ]
         for ruling in rulings

@@ -1,0 +1,117 @@
+"""Dates of registrations and of runs in the history of git, by the author's clock.
+
+A claim was registered in the first commit in which some `registered.json` asks its present question. Its runs are those
+of its seeds in the archives: each is dated by the first commit with an archive that holds the same metrics, so that an
+archive that was packed anew keeps its date. A claim about draws or language models, or one whose runs are not shipped,
+is dated by the first commit with a verdict on it. Two in one commit count as after: nothing shows their order.
+"""
+
+import io
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+from mnemoscope.claims.claim import Claim
+from mnemoscope.claims.registration import REGISTERED
+from mnemoscope.claims.standing import question_of
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.presets import label_of
+from mnemoscope.models.zoo import archive_file
+
+_METRICS = re.compile(r"seed-(\d+)/metrics\.jsonl")
+_ID = r"([A-Z]\d+(?:-[\w-]+)?)"
+_VERDICT = re.compile(rf'\+(?:\s*"{_ID}": {{|\| *{_ID}\b.*\b(?:SUPPORTED|REFUTED|MIXED|INCONCLUSIVE))')
+RunDates = Mapping[tuple[str, int, int], str]
+
+
+def history_dates(
+    claims: Mapping[str, Claim], registrations: Mapping[str, Mapping[str, Any]], place: Path
+) -> dict[str, dict[str, str]]:
+    """The dates of claims in the repository that holds `place`; InputError where git knows none.
+
+    Registrations that are not committed yet have no entry.
+    """
+    root = Path(_git(place, "rev-parse", "--show-toplevel").decode().strip())
+    asked, runs, verdicts = _questions(root), _runs(root), _verdicts(root)
+    found = {}
+    for id, registration in registrations.items():
+        question = question_of(registration)
+        registered = asked.get((id, question), "")
+        first = min(_run_dates(claims[id], registration["seeds"], runs), default=verdicts.get(id, ""))
+        if registered:
+            found[id] = {REGISTERED: registered, "runs": first, "question": question}
+    return found
+
+
+def _run_dates(claim: Claim, seeds: list[int], runs: RunDates) -> list[str]:
+    """The dates of the runs that a claim is judged on."""
+    labels = [label_of(unit.spec(0)) for unit in claim.units.values()]
+    packed = {(label, seed): crc for label in labels for seed, crc in _seeds(archive_file(label)).items()}
+    keys = [(label, seed, packed[label, seed]) for label in labels for seed in seeds if (label, seed) in packed]
+    return [runs[key] for key in keys if key in runs]
+
+
+def _seeds(file: Path | None) -> dict[int, int]:
+    return {} if file is None else _checksums(file.read_bytes())
+
+
+def _checksums(content: bytes) -> dict[int, int]:
+    """The checksum of the metrics of every seed in an archive; none of what is no archive."""
+    try:
+        files = ZipFile(io.BytesIO(content)).infolist()
+    except BadZipFile:
+        return {}
+    return {int(parts[1]): info.CRC for info in files if (parts := _METRICS.fullmatch(info.filename))}
+
+
+def _questions(root: Path) -> dict[tuple[str, str], str]:
+    """The date of each question by the id of the claim."""
+    found: dict[tuple[str, str], str] = {}
+    for date, _, content in _versions(root, "registered.json"):
+        for id, entry in json.loads(content).items():
+            found.setdefault((id, question_of(entry)), date)
+    return found
+
+
+def _runs(root: Path) -> RunDates:
+    """The date of each run by configuration, seed and the checksum of its metrics."""
+    found: dict[tuple[str, int, int], str] = {}
+    for date, file, content in _versions(root, ".zip"):
+        for seed, crc in _checksums(content).items():
+            found.setdefault((Path(file).stem, seed, crc), date)
+    return found
+
+
+def _verdicts(root: Path) -> dict[str, str]:
+    """The date of the first verdict on each claim: a row of a table, or an entry of verdicts.json."""
+    found, date = {}, ""
+    text = _git(root, "log", "--reverse", "--format=commit %aI", "-p", "-U0", "--", "*.md", "*verdicts.json")
+    for line in text.decode(errors="replace").splitlines():
+        if line.startswith("commit "):
+            date = line.partition(" ")[2]
+        elif parts := _VERDICT.match(line):
+            id = parts[1] or parts[2]
+            found[id] = min(date, found.get(id, date))
+    return found
+
+
+def _versions(root: Path, ending: str) -> Iterator[tuple[str, str, bytes]]:
+    """Date, path and content of every version of the files whose names end so, the oldest first."""
+    commits = _git(root, "log", "--reverse", "--format=%H %aI", "--", f"*{ending}").decode().splitlines()
+    for commit, date in sorted((line.split() for line in commits), key=lambda pair: pair[1]):
+        for line in _git(root, "diff-tree", "--root", "-m", "-r", "--no-commit-id", commit).decode().splitlines():
+            meta, file = line.split("\t")
+            blob = meta.split()[3]
+            if file.endswith(ending) and set(blob) != {"0"}:
+                yield date, file, _git(root, "cat-file", "blob", blob)
+
+
+def _git(place: Path, *words: str) -> bytes:
+    try:
+        return subprocess.run(["git", "-C", str(place), *words], capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise InputError(f"{place} has no history of git, where dates could be read: {error}") from None

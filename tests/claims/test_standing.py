@@ -1,0 +1,146 @@
+"""Standing of claims: before their runs, after them, or not registered; shipped dates are those of the history."""
+
+import io
+import json
+import subprocess
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from mnemoscope.claims import history
+from mnemoscope.claims.claim import CLAIMS
+from mnemoscope.claims.history import history_dates
+from mnemoscope.claims.judge import judge
+from mnemoscope.claims.registration import FILE, REGISTERED, package_of, read_registrations, register, registration
+from mnemoscope.claims.replicates import expected_seeds
+from mnemoscope.claims.standing import Standing, claim_standing, question_of, read_dates, standing
+from mnemoscope.claims.verdict import Ruling, ruling_record
+from mnemoscope.models.run import create_run
+from mnemoscope.report.rulings.words import describe_standing, standing_word
+from tests.claims.trials import clearing, make_claim, make_evidence
+
+T14 = CLAIMS.get("T14")
+FIXED = registration(T14, expected_seeds(T14))
+EARLY, LATE = "2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+01:00"
+BEFORE = Standing(status="before its runs", registered=EARLY, runs=LATE)
+
+
+def dated(registered: str, runs: str) -> Standing:
+    return standing(FIXED, {REGISTERED: registered, "runs": runs, "question": question_of(FIXED)}, None)
+
+
+def test_only_a_registration_before_the_runs_can_confirm():
+    assert dated(EARLY, LATE).can_confirm
+    assert dated(LATE, EARLY).status == "after its runs"
+    assert dated(EARLY, EARLY).status == "after its runs", "one commit shows no order"
+    assert dated("2026-01-02T00:30:00+02:00", LATE).can_confirm, "clocks have zones"
+    assert standing(None, None, None).status == "not registered"
+    assert standing(FIXED, None, None).status == "not dated"
+
+
+def test_dates_of_another_question_do_not_count():
+    changed = registration(replace(T14, margin=-0.1), expected_seeds(T14))
+    dates = {REGISTERED: EARLY, "runs": LATE, "question": question_of(FIXED)}
+    assert standing(changed, dates, None).status == "not dated"
+
+
+def test_runs_of_ones_own_have_dates_of_their_own(tmp_path):
+    """A claim that is measured again on runs that were trained after it was registered."""
+    (unit,) = T14.units.values()
+    run = create_run(tmp_path / "seed-900", unit.spec(900))
+    assert claim_standing(T14, None).status == "after its runs"
+    assert claim_standing(T14, [run]).status == "before its runs"
+    content = json.loads((run.path / "run.json").read_text())
+    (run.path / "run.json").write_text(json.dumps({**content, "created": "2020-01-01T00:00:00+00:00"}))
+    assert claim_standing(T14, [run]).status == "after its runs"
+    del content["created"]
+    (run.path / "run.json").write_text(json.dumps(content))
+    assert claim_standing(T14, [run]).status == "not dated"
+
+
+def test_a_registration_is_written_with_its_date(tmp_path):
+    register([T14], tmp_path)
+    entry = read_registrations(tmp_path)["T14"]
+    run = SimpleNamespace(path=tmp_path / "seed-00")
+    run.path.mkdir()
+    (run.path / "run.json").write_text(json.dumps({"created": "2999-01-01T00:00:00+00:00"}))
+    assert standing(entry, None, [run]).can_confirm
+    (run.path / "run.json").write_text(json.dumps({"created": EARLY}))
+    assert standing(entry, None, [run]).status == "after its runs"
+
+
+def ruling(**changes) -> Ruling:
+    claim, evidence = make_claim(), make_evidence(clearing(16, 16))
+    return Ruling(claim=claim, evidence=evidence, verdict=judge(claim, evidence), rivals={}, **changes)
+
+
+def test_a_verdict_says_how_its_claim_is_registered_and_that_it_has_no_controls():
+    """A margin that was chosen afterwards, under a new id."""
+    guest, confirmed = ruling(), ruling(standing=BEFORE)
+    assert guest.reason.startswith("No control tests the measure.")
+    record = ruling_record(guest)
+    assert (record["standing"]["status"], record["confirmed"], record["departures"]) == ("not registered", False, [])
+    assert describe_standing(guest) == "not registered, so the verdict is exploratory and not confirmed"
+    assert confirmed.confirmed
+    assert "so the verdict is confirmed" in describe_standing(confirmed)
+    assert not ruling(standing=BEFORE, departures=("criteria",)).confirmed
+    assert [standing_word(each) for each in (guest, confirmed)] == ["no", "before its runs"]
+
+
+def git(place: Path, *words: str, date: str = EARLY) -> None:
+    who = {f"GIT_{role}_{what}": "ada" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    env = {"PATH": "/usr/bin:/bin:/usr/local/bin", "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date, **who}
+    subprocess.run(["git", "-C", str(place), *words], check=True, capture_output=True, env=env)
+
+
+def archived(*seeds: int) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as file:
+        for seed in seeds:
+            file.writestr(f"seed-{seed:02d}/metrics.jsonl", f"log of {seed}")
+    return content.getvalue()
+
+
+def test_dates_come_from_the_history(tmp_path, monkeypatch):
+    """The first commit with the question, and the first with each run, though archives are packed again later."""
+    archive = tmp_path / "v3-published.zip"
+    monkeypatch.setattr(history, "archive_file", lambda label: archive if label == archive.stem else None)
+    git(tmp_path, "init", "-q")
+    milder = registration(replace(T14, margin=-0.1), [16, 17])
+    fixed = registration(T14, [16, 17])
+    steps = [
+        (FILE, json.dumps({"T14": milder}).encode()),
+        (FILE, json.dumps({"T14": fixed}).encode()),
+        (archive.name, archived(16)),
+        (archive.name, archived(16, 17)),
+        (FILE, json.dumps({"T14": {**fixed, "machine": "another"}}).encode()),
+    ]
+    for day, (name, content) in enumerate(steps, 1):
+        (tmp_path / name).write_bytes(content)
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-qm", str(day), date=f"2026-01-0{day}T00:00:00+00:00")
+    found = history_dates({"T14": T14}, {"T14": fixed}, tmp_path)["T14"]
+    assert (found[REGISTERED][:10], found["runs"][:10]) == ("2026-01-02", "2026-01-03")
+    assert history_dates({"T14": T14}, {"T14": registration(replace(T14, margin=0.7), [16])}, tmp_path) == {}
+
+
+PACKAGES = sorted({package for name in CLAIMS.names() if (package := package_of(CLAIMS.get(name)))})
+
+
+def test_every_registered_claim_has_dates_of_its_question():
+    for package in PACKAGES:
+        dates = read_dates(package)
+        for id, entry in read_registrations(package).items():
+            assert dates[id]["question"] == question_of(entry), f"{id}: mnemoscope dev dates writes them"
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not (Path(__file__).parents[2] / ".git").exists(), reason="there is no history")
+def test_the_dates_that_ship_are_those_of_the_history():
+    for package in PACKAGES:
+        registered = read_registrations(package)
+        found = history_dates({id: CLAIMS.get(id) for id in registered}, registered, package)
+        assert {id: read_dates(package)[id] for id in found} == found, "mnemoscope dev dates writes them"
