@@ -11,6 +11,7 @@ that somebody chose are no random draw.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -53,7 +54,7 @@ def pool(effects: Sequence[float], errors: Sequence[float]) -> Pooled:
         )
     if not all(np.isfinite(error) and error > 0 for error in errors):
         raise InputError(f"errors must be positive numbers; got {', '.join(f'{error:g}' for error in errors)}")
-    found = combine_effects(
+    found: Any = combine_effects(
         np.asarray(effects, dtype=float), np.square(errors), method_re="iterated", use_t=True, alpha=1 - CONFIDENCE
     )
     low, high = map(float, found.conf_int()[3])  # that of Hartung and Knapp
