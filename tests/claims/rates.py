@@ -153,7 +153,7 @@ WRONG = {
         draw=parts_at_margin(32, 20), claim=make_claim(None, parts=FOUR), outcomes=BOTH, fields=OWN
     ),
     **{
-        f"most: {n_groups} groups of {size} seeds, correlation {correlation:g}": Population(
+        f"most: {n_groups} groups of {size} seeds, correlation .{10 * correlation:.0f}": Population(
             draw=grouped(correlation, n_groups, size), claim=make_claim(), fields={"prompts": "enumerated"}
         )
         for n_groups, size in ((4, 4), (16, 2))
