@@ -16,6 +16,7 @@ circuit is applied to the residual stream after the first block where the name s
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -100,7 +101,8 @@ class DirectPaths:
     def lead(self, heads: Sequence[Head] = ()) -> Float[np.ndarray, " batch"]:
         """The lead of the IO name when these heads write to the logits what they write in the other telling."""
         stream = self.stream + sum(self.changes[:, layer, head] for layer, head in heads)
-        normed = self.model.ln_final(stream[:, None])[:, 0] if hasattr(self.model, "ln_final") else stream
+        final: Any = getattr(self.model, "ln_final", None)
+        normed = stream if final is None else final(stream[:, None])[:, 0]
         return ((normed * self.contrast).sum(1) + self.constant).double().cpu().numpy()
 
     def effects(self) -> xr.DataArray:
@@ -126,7 +128,8 @@ def direct_paths(model: HookedModel, pairs: PromptPairs) -> DirectPaths:
     written = torch.stack([block.attn.W_O for block in model.blocks])
     scored = pairs.clean.scored
     due, foil = pairs.clean.targets[scored], pairs.foil[scored]
-    weights, biases = model.unembed.W_U, model.unembed.b_U
+    parameters = dict(model.named_parameters())
+    weights, biases = parameters["unembed.W_U"], parameters["unembed.b_U"]
     return DirectPaths(
         model=model,
         stream=stream[0],

@@ -103,20 +103,20 @@ def _is_word(text: str) -> bool:
     return len(letters) >= SHORTEST and letters.isascii() and letters.isalpha()
 
 
-def repeated(model: HookedModel, *, n: int, seed: int, words: str = COMMON) -> Batch:
+def repeated(model: HookedModel, *, n: int, seed: int, words: str = COMMON, length: int = LENGTH) -> Batch:
     """Random words shown twice, after the token that begins a text where there is one.
 
     They come from one half of a set of `WORDS`. With `ANY`, or where the tokenizer has not enough of the set as single
-    tokens, they are any ordinary words. There are `LENGTH` of them, or as many as the model has words or places for.
+    tokens, they are any ordinary words. There are `length` of them, or as many as the model has words or places for.
     Scored from the first word of the second showing on, where the next is known.
     """
     one_of("words", words, (*WORDS, ANY))
     tokenizer = tokenizer_of(model)
     first = tokenizer.bos_token_id
     tokens = tuple(_half(list(single(model, WORDS.get(words, ())).values()), seed=seed))
-    if len(tokens) < LENGTH:
+    if len(tokens) < length:
         tokens = ordinary(tokenizer, model.cfg.d_vocab)
-    length = min(LENGTH, len(tokens), (model.cfg.n_ctx - (first is not None)) // 2)
+    length = min(length, len(tokens), (model.cfg.n_ctx - (first is not None)) // 2)
     return repeated_tokens(model, n=n, length=length, tokens=tokens, first_token=first, seed=seed).to(device_of(model))
 
 

@@ -9,7 +9,7 @@ import xarray as xr
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope import Batch, HookedModel, Intervention, Named, Site, generator
+from mnemoscope import Batch, HookedModel, Intervention, Mean, Named, Resample, Site, generator
 from mnemoscope.analyses import head_scores, make_removal
 from mnemoscope.core import Replacement
 from mnemoscope.interventions import Recordings, run_at
@@ -140,7 +140,8 @@ def lost_each(
 ) -> list[Float[np.ndarray, " batch"]]:
     """The share of the lead that is lost under each set of interventions."""
     recordings = Recordings(model)
-    recordings.prepare((each.source, each.site) for removed in removals for each in removed)
+    taken = [each for removed in removals for each in removed if isinstance(each, Mean | Resample)]
+    recordings.prepare((each.source, each.site) for each in taken if isinstance(each.site, Site))
     left = [ahead(model, batch, foil, lambda rows, done=done: done, recordings=recordings)[0] for done in removals]
     return [lost(clean, each, LEAST) for each in left]
 

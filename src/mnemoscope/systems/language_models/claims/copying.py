@@ -10,7 +10,7 @@ from mnemoscope.claims import GATE, case, controls, table
 from mnemoscope.core import Replacement
 from mnemoscope.systems.language_models.claim_parts import TEXTS, UNTRAINED, about_models, carries, leads
 from mnemoscope.systems.language_models.constructed import copying
-from mnemoscope.systems.language_models.prompts import ASKED, N_CHOOSING, N_SEQUENCES, REFERENCE, other_words, repeated
+from mnemoscope.systems.language_models.prompts import N_CHOOSING, REFERENCE, other_words, repeated
 from mnemoscope.systems.language_models.reading import (
     SHARE,
     ahead,
@@ -22,6 +22,11 @@ from mnemoscope.systems.language_models.reading import (
 )
 from mnemoscope.systems.language_models.words import ANY, COMMON
 
+N_QUESTIONS = 64
+LONG = 20
+"""Words: of shorter sequences the packaged model copies too few."""
+SEED = 13
+
 
 def measure(
     model: HookedModel, *, share: float = SHARE, kind: Replacement = "mean", words: str = COMMON
@@ -30,9 +35,9 @@ def measure(
 
     A share of all heads is chosen, and replaced as `kind` says. `words` is a set of words.
     """
-    asked = repeated(model, n=N_SEQUENCES, seed=ASKED, words=words)
-    reference = repeated(model, n=N_CHOOSING, seed=REFERENCE, words=words)
-    foil = other_words(asked, seed=ASKED)
+    asked = repeated(model, n=N_QUESTIONS, seed=SEED, words=words, length=LONG)
+    reference = repeated(model, n=N_CHOOSING, seed=REFERENCE, words=words, length=LONG)
+    foil = other_words(asked, seed=SEED)
     clean, right = ahead(model, asked, foil)
     chosen = by_score(model, "induction", share=share, words=words)
     sets = [chosen, *random_heads(model, chosen)]
@@ -50,12 +55,13 @@ _G2 = about_models(
     statement="The heads with the highest induction scores carry in-context copying: without them more of it is lost "
     "than without as many random heads of the same layers, on average and at most.",
     source="Olsson et al. 2022",
-    n_replicates=N_SEQUENCES,
+    n_replicates=N_QUESTIONS,
+    version=3,
     parts=(carries("effect", unit="of the lead"), leads("beyond", unit="of the lead")),
     gate=Gate(statement="names at least half of the repeated words", at_least=0.5),
     controls=controls(positive=(_COPYING,), negative=(UNTRAINED, _ANY)),
     measure=measure,
-    explanation=TEXTS.explain("G2"),
+    explanation=TEXTS.explain("G2", n=N_QUESTIONS, long=LONG),
     factors={"share": (0.02,), "kind": ("resample",), "words": (ANY,)},
 )
 G2 = _G2.against(

@@ -120,7 +120,7 @@ def late(case: int) -> dict[str, Any]:
 
 
 def said_again(case: int) -> dict[str, Any]:
-    """A control: the second MLP says the token again, from which a fact follows at the last token."""
+    """A control: the second MLP repeats the token, from which a fact follows at the last token."""
     return recalling("again", case)
 
 

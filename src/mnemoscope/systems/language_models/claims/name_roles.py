@@ -1,8 +1,8 @@
 """G6: indirect-object identification is shared out as published for GPT-2 small, each role by single heads.
 
-There are a name mover, which attends to the IO name and writes it, a negative name mover, which attends to it and
-writes against it, and an S-inhibition head, which attends to S2 and directs the queries of the name movers away from S.
-Of each role the strongest head is chosen on stories with other names.
+A name mover attends to the IO name and writes it, and a negative name mover attends to it and writes against it. An
+S-inhibition head attends to S2 and directs the queries of the name movers away from S. Of each role the strongest head
+is chosen on stories with other names.
 """
 
 from collections.abc import Mapping, Sequence
