@@ -107,7 +107,7 @@ def random_heads(
 
 
 def beside_random(each: Sequence[Float[np.ndarray, " prompt"]]) -> dict[str, Float[np.ndarray, " prompt"]]:
-    """What is lost without a set of heads, the first entry, beside what is lost without random sets, the others.
+    """The loss without a set of heads, the first entry, beside the losses without random sets, the others.
 
     `effect` is the difference from their mean, `beyond` that from the largest of them.
     """

@@ -104,7 +104,7 @@ class _Restoring:
     def beyond_third(
         self, own: Float[np.ndarray, " fact"], third: Float[np.ndarray, " fact"]
     ) -> Float[np.ndarray, " fact"]:
-        """What outputs on the first question give beyond those on the third, as a share of how the questions differ."""
+        """The gain by outputs on the first question beyond those on the third, as a share of their difference."""
         unrelated = ahead(self._model, replace(self._of.third, targets=self._of.pairs.answer), self._foil)[0]
         return (own - third) / np.maximum(self.clean - unrelated, LEAST)
 
@@ -135,7 +135,7 @@ def _planted(**values: float) -> dict[str, Any]:
 
 
 _EARLY, _LATE, _FIRST = case("early recall", early, n=1), case("late recall", late, n=1), case("identity", first, n=1)
-_AGAIN = case("identity said again", said_again, n=1)
+_AGAIN = case(name="identity said again", plant=said_again, n=1)
 _ATTENTION = table("attention at the subject", _planted(attention_lead=0.5))
 _G5 = about_models(
     id="G5",
