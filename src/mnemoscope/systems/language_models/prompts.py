@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mnemoscope import Batch, HookedModel, InputError, Prompt, PromptPairs, generator, prompt_pairs, prompts
 from mnemoscope.analyses import repeated_tokens
-from mnemoscope.core.errors import one_of
+from mnemoscope.core import one_of
 from mnemoscope.systems.language_models.words import (
     ALL,
     ANY,
