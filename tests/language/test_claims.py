@@ -32,7 +32,7 @@ def test_a_claim_is_asked_of_it_per_question(model, tmp_path):
     claim = CLAIMS.get("G5")
     (ruling,) = ms.run_trials([claim], [], models=["smollm2"], sensitivity=False, store=tmp_path)
     assert ruling.evidence.models == ["smollm2"]
-    assert ruling.verdict.n + ruling.verdict.n_failed == len(prompts.facts(model)) >= claim.n_replicates
+    assert ruling.verdict.n + ruling.verdict.n_failed == len(prompts.facts(model).told.pairs) >= claim.n_replicates
     assert ruling.verdict.n >= 16
     assert ruling.departures == ()
     assert GATE not in ruling.evidence.effects

@@ -41,12 +41,25 @@ def test_the_lead_is_taken_at_scored_positions_whatever_the_rows_of_a_pass(untra
         assert right[row] == pytest.approx(float(hits.float().mean()))
 
 
-def test_random_heads_are_as_many_per_layer_and_others():
+def test_random_heads_are_as_many_per_layer_none_named_and_from_the_nearest_layer_where_none_is_left():
     model = constructed.untrained(0)["model"]
-    like = [(1, 0), (1, 2), (3, 3)]
-    for drawn in reading.random_heads(model, like, without=[(1, 1)]):
-        assert [layer for layer, _ in drawn] == [1, 3]  # of layer 1 only head 3 is left
-        assert not {*drawn} & {*like, (1, 1)}
+    like, named = [(1, 0), (1, 2), (3, 3)], [(1, 1)]
+    sets = reading.random_heads(model, like, named=named)
+    assert len(sets) == 20
+    assert len({tuple(drawn) for drawn in sets}) > 5
+    for drawn in sets:
+        assert [layer for layer, _ in drawn] == [0, 1, 3]  # of layer 1 only head 3 is left
+        assert not {*drawn} & {*like, *named}
+        assert len({*drawn}) == 3
+    every = [(layer, head) for layer in range(4) for head in range(4)]
+    assert reading.random_heads(model, every, n=2) == [[], []]
+
+
+def test_a_set_beside_random_ones_is_compared_with_their_mean_and_with_the_largest():
+    found = reading.beside_random([np.array([1.0, 0.5]), np.array([0.2, 0.0]), np.array([0.4, 0.6])])
+    assert np.allclose(found["effect"], [0.7, 0.2])
+    assert np.allclose(found["beyond"], [0.6, -0.1])
+    assert np.allclose(found["lost_random"], [0.3, 0.3])
 
 
 def test_heads_are_found_where_they_were_put():
@@ -58,9 +71,17 @@ def test_heads_are_found_where_they_were_put():
     scores = name_circuit.name_copying(naming, batch)
     assert reading.highest(scores, 1) == [(2, 0)]
     assert float(scores.sel(layer=2, head=0)) == pytest.approx(1.0, abs=1e-3)
-    due, first, again = name_circuit.attention_from_last(naming, batch, [(2, 0)], ("IO", "S1", "S"))
+    due, first, again = name_circuit.attention_from_last(naming, batch, [(2, 0)], ("IO", "S1", "S"))[:, 0]
     assert np.allclose(due, 1, atol=1e-3)
     assert np.allclose(first + again, 0, atol=1e-3)
+
+
+def test_a_head_that_copies_the_name_it_attends_to_copies_the_other_one_where_these_are_exchanged():
+    for model, expected in ((constructed.naming(0)["model"], -20), (constructed.relaying(0)["model"], 20)):
+        pairs = givers(model, n=8, seed=0)
+        exchanged = name_circuit.exchanged_attention(model, pairs.clean, [(3, 0) if expected > 0 else (2, 0)])
+        assert np.allclose(reading.ahead(model, pairs.clean, pairs.foil)[0], 20, atol=1e-2)
+        assert np.allclose(reading.ahead(model, pairs.clean, pairs.foil, exchanged)[0], expected, atol=1e-2)
 
 
 def test_what_is_lost_of_little_is_a_share_of_the_least():
@@ -75,5 +96,5 @@ def test_a_claim_can_be_tried_from_python(tmp_path):
     small = save("llama", tmp_path)
     (ruling,) = ms.run_trials([CLAIMS.get("G1")], [], models=[small], sensitivity=False)
     assert ruling.verdict.outcome == "NOT_APPLICABLE"
-    assert ruling.verdict.n_failed == prompts.N_QUESTIONS
+    assert ruling.verdict.n_failed == prompts.N_SEQUENCES
     assert ruling.departures == ()

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+import mnemoscope as ms
+from mnemoscope.interventions import intervene
 from mnemoscope.systems.language_models import constructed
 from mnemoscope.systems.language_models.name_circuit import (
-    attention_to_due,
+    attention_told_otherwise,
+    direct_paths,
     find_roles,
     tellings,
-    told_otherwise,
-    written_otherwise,
 )
 from mnemoscope.systems.language_models.reading import ahead
 
@@ -53,7 +54,9 @@ def test_movers_of_the_first_layer_have_no_inhibitors(untrained):
 
 def test_what_is_written_otherwise_is_the_heads_output_in_the_other_telling_at_the_logits_alone(untrained):
     pairs = tellings(untrained, n=6, seed=1)
-    found = ahead(untrained, pairs.clean, pairs.foil, written_otherwise(pairs, [(1, 2), (3, 0)]))[0]
+    paths = direct_paths(untrained, pairs)
+    found = paths.lead([(1, 2), (3, 0)])
+    assert np.allclose(paths.lead(), ahead(untrained, pairs.clean, pairs.foil)[0], atol=1e-4)
     with torch.no_grad():
         _, clean = untrained.run_with_cache(pairs.clean.inputs)
         _, other = untrained.run_with_cache(pairs.corrupted.inputs)
@@ -65,13 +68,28 @@ def test_what_is_written_otherwise_is_the_heads_output_in_the_other_telling_at_t
     due, foil = (tokens[pairs.clean.scored] for tokens in (pairs.clean.targets, pairs.foil))
     expected = logits.gather(1, due[:, None]) - logits.gather(1, foil[:, None])
     assert np.allclose(found, expected[:, 0], atol=1e-4)
+    effects = paths.effects()
+    assert float(effects.sel(layer=1, head=2)) == pytest.approx((paths.lead() - paths.lead([(1, 2)])).mean())
 
 
 def test_attention_is_lost_with_what_tells_the_queries_and_with_nothing_else(shared):
     pairs = tellings(shared, n=4, seed=1)
-    movers = [(2, 0)]
-    assert np.allclose(attention_to_due(shared, pairs.clean, movers), 1, atol=1e-3)
-    left = attention_to_due(shared, pairs.clean, movers, told_otherwise(pairs, [(1, 0)], movers))
+    clean, left, kept = attention_told_otherwise(shared, pairs, [(2, 0)], [[], [(1, 0)], [(1, 3), (0, 2)]])
+    assert np.allclose(clean, 1, atol=1e-3)
     assert left.max() < 0.1
-    kept = attention_to_due(shared, pairs.clean, movers, told_otherwise(pairs, [(1, 3), (0, 2)], movers))
     assert np.allclose(kept, 1, atol=1e-3)
+
+
+def test_what_is_told_otherwise_is_the_heads_output_in_the_other_telling_at_the_queries_alone(untrained):
+    pairs = tellings(untrained, n=6, seed=1)
+    (found,) = attention_told_otherwise(untrained, pairs, [(2, 1)], [[(0, 3), (1, 2)]])
+    reader = ms.Site(kind="z", layer=2, head=1)
+    writers = [ms.Site(kind="z", layer=layer, head=head) for layer, head in ((0, 3), (1, 2))]
+    edges = [ms.Edge(writer=writer, reader=reader, through="q") for writer in writers]
+    source = ms.Named(name="other", value=pairs.corrupted)
+    patches = [ms.Patch(site=edge, source=source) for edge in edges]
+    with intervene(untrained, pairs.clean, patches):
+        _, cache = untrained.run_with_cache(pairs.clean.inputs)
+    rows, at = torch.arange(6), pairs.clean.latents
+    due, first, again = (cache["pattern", 2][rows, 1, at["last"], at[place]] for place in ("IO", "S1", "S"))
+    assert np.allclose(found, (due - first - again).numpy(), atol=1e-5)

@@ -1,9 +1,10 @@
-"""The contributions of earlier heads to keys or queries of later ones, cut for the attention of the later ones alone.
+"""The contributions of earlier heads to keys or queries of later ones, changed for the attention of these alone.
 
 The residual stream that a layer reads is a sum of which every earlier head gives a term. For one input, keys or
-queries, the terms of some heads are replaced by their means over other prompts; normalisation, projection and whatever
-follows are the model's own. Each layer is run by itself on the stream that it had, so that no later layer sees the
-change: only the direct path is cut (Goldowsky-Dill et al. 2023). Heads that share keys have them changed together.
+queries, the terms of some heads are replaced by their means over other prompts, or by those of another telling;
+normalisation, projection and whatever follows are the model's own. Each layer is run by itself on the stream that it
+had, so that no later layer sees the change: only the direct path is changed (Goldowsky-Dill et al. 2023). Heads that
+share keys have them changed together.
 
 *Does not show* what reaches a head through other heads and MLPs in between.
 """
@@ -36,23 +37,24 @@ def attention_to_successor(
     the readers, by itself; the first row has none. Means are over `reference`, prompts of the same length, by position.
     """
     writers = sorted({layer for _, heads in cuts for layer, _ in heads})
-    mean = {layer: z.mean(0) for layer, z in _seen(model, reference, [], writers).items()}
+    mean = {layer: z.mean(0) for layer, z in seen_by(model, reference, [], writers).items()}
     found = []
     for start in range(0, len(batch), ROWS):
         part = batch.select(slice(start, start + ROWS))
-        seen = _seen(model, part, sorted({layer for layer, _ in readers}), writers)
+        seen = seen_by(model, part, sorted({layer for layer, _ in readers}), writers)
         each = [_successor(part, {layer: seen[f"pattern {layer}"] for layer, _ in readers}, readers)]
         for through, heads in cuts:
             away = {
                 layer: {h: seen[layer][:, :, h] - mean[layer][:, h] for at, h in heads if at == layer}
                 for layer in writers
             }
-            each.append(_successor(part, _cut(model, seen, away, readers, through), readers))
+            each.append(_successor(part, changed_patterns(model, seen, away, readers, through), readers))
         found.append(torch.stack(each))
     return torch.cat(found, 1).cpu()
 
 
-def _seen(model: HookedModel, batch: Batch, readers: Sequence[int], writers: Sequence[int]) -> dict[Any, Tensor]:
+@torch.no_grad()
+def seen_by(model: HookedModel, batch: Batch, readers: Sequence[int], writers: Sequence[int]) -> dict[Any, Tensor]:
     """By layer the z of writers; of readers `pattern <layer>` and `stream <layer>`, the stream that they read."""
     names: dict[str, Any] = {Site(kind="z", layer=layer).hook: layer for layer in writers}
     for layer in readers:
@@ -63,7 +65,8 @@ def _seen(model: HookedModel, batch: Batch, readers: Sequence[int], writers: Seq
     return {place: cache[name] for name, place in names.items()}
 
 
-def _cut(
+@torch.no_grad()
+def changed_patterns(
     model: HookedModel,
     seen: Mapping[Any, Tensor],
     away: Mapping[int, Mapping[int, Tensor]],

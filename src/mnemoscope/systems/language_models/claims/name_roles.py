@@ -1,110 +1,121 @@
-"""G6: indirect-object identification is shared out as published for GPT-2 small.
+"""G6: indirect-object identification is shared out as published for GPT-2 small, each role by single heads.
 
-Name movers write the IO name, negative name movers write against it. S-inhibition heads, in earlier layers, attend to
-S2 and direct the queries of the name movers away from S.
+A name mover attends to the IO name and writes it, and a negative name mover attends to it and writes against it. An
+S-inhibition head attends to S2 and directs the queries of the name movers away from S. Of each role the strongest head
+is chosen on stories with other names.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mnemoscope import CLAIMS, Gate, HookedModel, PromptPairs
 from mnemoscope.claims import GATE, case, controls, table
-from mnemoscope.systems.language_models.claim_parts import (
-    LEAST,
-    LEAST_ATTENTION,
-    TEXTS,
-    UNTRAINED,
-    about_models,
-    carries,
-    leads,
-)
+from mnemoscope.systems.language_models.claim_parts import LEAST_ATTENTION, TEXTS, UNTRAINED, about_models, leads
 from mnemoscope.systems.language_models.constructed import sharing
 from mnemoscope.systems.language_models.name_circuit import (
-    Patches,
     Roles,
     attention_from_last,
-    attention_to_due,
+    attention_told_otherwise,
+    direct_paths,
     find_roles,
+    named_heads,
     tellings,
-    told_otherwise,
-    written_otherwise,
 )
 from mnemoscope.systems.language_models.prompts import ASKED, CHOOSING, N_CHOOSING, N_QUESTIONS
-from mnemoscope.systems.language_models.reading import SHARE, ahead, lost, random_heads
+from mnemoscope.systems.language_models.reading import LEAST, SHARE, Head, lost, random_heads
+from mnemoscope.systems.language_models.words import COMMON, GIVING, RARE, TALKING
+
+FEW = 0.02
+"""Share of all heads that are movers, to whose queries inhibitors write."""
 
 
-def measure(model: HookedModel, *, share: float = SHARE) -> Mapping[str, Any]:
-    """Per story `written`, `attention`, `against`, `told`, `again`, `written_random`, and the gate: the lead.
+def measure(model: HookedModel, *, share: float = FEW, names: str = COMMON, stories: str = GIVING) -> Mapping[str, Any]:
+    """Per story `written`, `attention`, `against`, `against_attention`, `told`, `again`, `written_random`, the heads
+    `mover`, `negative_mover` and `inhibitor`, and the gate: the lead.
 
-    A share of all heads has each role.
+    A share of all heads are movers at most, of which the strongest is measured. `names` and `stories` are sets.
     """
-    roles = find_roles(model, tellings(model, n=N_CHOOSING, seed=CHOOSING), share=share)
-    pairs = tellings(model, n=N_QUESTIONS, seed=ASKED)
+    choosing, pairs = (
+        tellings(model, n=n, seed=seed, names=names, stories=stories)
+        for n, seed in ((N_CHOOSING, CHOOSING), (N_QUESTIONS, ASKED))
+    )
+    roles = find_roles(model, choosing, share=share)
+    named = [*roles.movers, *roles.negative, *roles.inhibitors, *named_heads(model, choosing, share=SHARE)]
+    paths = direct_paths(model, pairs)
+    clean = paths.lead()
 
-    def lead(patches: Patches) -> np.ndarray:
-        return ahead(model, pairs.clean, pairs.foil, patches)[0]
+    def written(heads: Sequence[Head]) -> np.ndarray:
+        return lost(clean, paths.lead(heads), LEAST)
 
-    clean = ahead(model, pairs.clean, pairs.foil)[0]
-    sets = [roles.movers, *random_heads(model, roles.movers, without=roles.negative)]
-    written = [lost(clean, lead(written_otherwise(pairs, heads)), LEAST) for heads in sets]
-    attention = attention_to_due(model, pairs.clean, roles.movers)
-    told, again = _inhibition(model, pairs, roles, attention)
-    of_random = np.mean(written[1:], 0)
+    mover, negative = roles.movers[:1], roles.negative[:1]
+    of_random = np.mean([written(heads) for heads in random_heads(model, mover, named=named)], 0)
+    due, first, again = attention_from_last(model, pairs.clean, [*mover, *negative], ("IO", "S1", "S"))
+    to_due = due - first - again
+    told, to_again = _inhibition(model, pairs, roles, named)
+    heads = {"mover": mover, "negative_mover": negative, "inhibitor": roles.inhibitors[:1]}
     return {
-        "written": written[0] - of_random,
-        "attention": attention,
-        "against": -lost(clean, lead(written_otherwise(pairs, roles.negative)), LEAST),
+        "written": written(mover) - of_random,
+        "attention": to_due[0],
+        "against": -written(negative),
+        "against_attention": to_due[1],
         "told": told,
-        "again": again,
+        "again": to_again,
         "written_random": of_random,
+        **{name: np.full(len(pairs), _number(of)) for name, of in heads.items()},
         GATE: clean,
     }
 
 
+def _number(heads: Sequence[Head]) -> int:
+    """A hundred times the layer and the head; -1 for no head."""
+    return next((100 * layer + head for layer, head in heads), -1)
+
+
 def _inhibition(
-    model: HookedModel, pairs: PromptPairs, roles: Roles, attention: np.ndarray
+    model: HookedModel, pairs: PromptPairs, roles: Roles, named: Sequence[Head]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The worth of the inhibitors to the movers' attention, beyond that of random heads; and what they attend to."""
-    if not roles.inhibitors:
-        return np.zeros_like(attention), np.zeros_like(attention)
-    told = []
-    for heads in (roles.inhibitors, *random_heads(model, roles.inhibitors, without=roles.movers)):
-        left = attention_to_due(model, pairs.clean, roles.movers, told_otherwise(pairs, heads, roles.movers))
-        told.append(lost(attention, left, LEAST_ATTENTION))
-    again, due, first = attention_from_last(model, pairs.clean, roles.inhibitors, ("S", "IO", "S1"))
-    return told[0] - np.mean(told[1:], 0), again - due - first
+    """The worth of the inhibitor to the movers' attention, beyond that of random heads; and what it attends to."""
+    inhibitor = roles.inhibitors[:1]
+    if not inhibitor:
+        return np.zeros(len(pairs)), np.zeros(len(pairs))
+    sets = [[], inhibitor, *random_heads(model, inhibitor, named=named)]
+    attention, *left = attention_told_otherwise(model, pairs, roles.movers, sets)
+    own, *others = (lost(attention, each, LEAST_ATTENTION) for each in left)
+    again, due, first = attention_from_last(model, pairs.clean, inhibitor, ("S", "IO", "S1"))[:, 0]
+    return own - np.mean(others, 0), again - due - first
 
 
 _SHARED = case("shared out by hand", sharing, n=1)
-_NONE = dict.fromkeys(("written", "attention", "against", "told", "again"), 0.0)
+_NONE = dict.fromkeys(("written", "attention", "against", "against_attention", "told", "again"), 0.0)
 _EVENLY = {**_NONE, "written_random": 0.5, GATE: 1.0}
 _ANY = table("any heads", {"model": {name: np.full(4, value) for name, value in _EVENLY.items()}})
 _G6 = about_models(
     id="G6",
-    statement="Indirect-object identification is shared out: heads that attend to the name that is due write it, other "
-    "heads write against it, and earlier heads that attend to the name said again direct the first through their "
-    "queries.",
+    statement="Indirect-object identification is shared out between single heads: one that attends to the name that is "
+    "due writes it, one that attends to it writes against it, and an earlier one that attends to the name said again "
+    "directs those that write through their queries.",
     source="Wang et al. 2022",
     parts=(
-        carries("written", unit="of the lead"),
+        leads("written", unit="of the lead"),
         leads("attention", unit="of the attention"),
         leads("against", unit="of the lead"),
-        carries("told", unit="of the movers' attention"),
+        leads("against_attention", unit="of the attention"),
+        leads("told", unit="of the movers' attention"),
         leads("again", unit="of the attention"),
     ),
     gate=Gate(statement="puts the IO name ahead by half a logit or more", at_least=0.5),
     controls=controls(positive=(_SHARED,), negative=(UNTRAINED, _ANY)),
     measure=measure,
     explanation=TEXTS.explain("G6"),
-    factors={"share": (0.02,)},
+    factors={"share": (0.05,), "names": (RARE,), "stories": (TALKING,)},
 )
 G6 = _G6.against(
     _G6.rival(
         "any",
-        "Random heads of the same layers write a quarter of the lead.",
-        parts=(carries("written_random", unit="of the lead"),),
+        "A random head of the mover's layer, without the named ones, writes a tenth of the lead.",
+        parts=(leads("written_random", unit="of the lead"),),
         controls=controls(positive=(_ANY,), negative=(_SHARED, UNTRAINED)),
     )
 )
