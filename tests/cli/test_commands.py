@@ -289,6 +289,7 @@ def test_reproduce_shows_the_first_seed_of_every_configuration_before_it_trains_
     assert again.splitlines()[-9:] == rest.splitlines()[-9:]
 
 
+@pytest.mark.full
 def test_reproduce_shows_what_was_followed_of_every_seed_and_of_the_first_ones_too(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(trials, "claims_named", lambda _: [])
     small = {"task.n_subjects": 4, "task.n_relations": 3, "task.n_noise": 5, "task.length": 6}
