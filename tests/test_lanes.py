@@ -18,7 +18,7 @@ def test_short(): ...
 @pytest.mark.parametrize("n", range(20))
 def test_product(n): ...
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("n", range(20))
 def test_costly_product(n): ...
 
@@ -28,31 +28,36 @@ def test_cheap_product(n): ...
 """
 
 
-def kept(pytester, monkeypatch, *, quick: bool = True, rest: bool = False, seed: int = 0) -> list[str]:
+@pytest.fixture
+def items(pytester):
+    return pytester.getitems(SOURCE)
+
+
+def kept(items, monkeypatch, *, quick: bool = True, rest: bool = False, seed: int = 0) -> list[str]:
     monkeypatch.setattr(conftest, "QUICK", quick)
     monkeypatch.setattr(conftest, "REST", rest)
     monkeypatch.setattr(conftest, "SEED", seed)
-    items = pytester.getitems(SOURCE)
-    conftest.pytest_collection_modifyitems(mock.Mock(), items)
-    return [item.name for item in items]
+    left = [*items]
+    conftest.pytest_collection_modifyitems(mock.Mock(), left)
+    return [item.name for item in left]
 
 
-def test_the_quick_lane_keeps_a_sample_and_the_full_lane_everything(pytester, monkeypatch):
-    names = kept(pytester, monkeypatch)
+def test_the_quick_lane_keeps_a_sample_and_the_full_lane_everything(items, monkeypatch):
+    names = kept(items, monkeypatch)
     numbers = {name: sum(each.startswith(f"test_{name}") for each in names) for name in ("long", "short", "product")}
     assert numbers == {"long": 0, "short": 1, "product": conftest.CASES}
-    assert sum(name.startswith("test_costly") for name in names) == 2
+    assert sum(name.startswith("test_costly") for name in names) == 1
     assert sum(name.startswith("test_cheap") for name in names) == 20
-    assert len(kept(pytester, monkeypatch, quick=False)) == 62
+    assert len(kept(items, monkeypatch, quick=False)) == 62
 
 
-def test_the_quick_lane_and_its_rest_are_every_test_once(pytester, monkeypatch):
+def test_the_quick_lane_and_its_rest_are_every_test_once(items, monkeypatch):
     """Continuous integration runs these two: a test in neither would never run."""
-    everything = kept(pytester, monkeypatch, quick=False)
-    both = kept(pytester, monkeypatch, seed=3) + kept(pytester, monkeypatch, quick=False, rest=True, seed=3)
+    everything = kept(items, monkeypatch, quick=False)
+    both = kept(items, monkeypatch, seed=3) + kept(items, monkeypatch, quick=False, rest=True, seed=3)
     assert sorted(both) == sorted(everything)
 
 
-def test_a_seed_repeats_a_sample_and_another_draws_another(pytester, monkeypatch):
-    assert kept(pytester, monkeypatch, seed=1) == kept(pytester, monkeypatch, seed=1)
-    assert kept(pytester, monkeypatch, seed=1) != kept(pytester, monkeypatch, seed=2)
+def test_a_seed_repeats_a_sample_and_another_draws_another(items, monkeypatch):
+    assert kept(items, monkeypatch, seed=1) == kept(items, monkeypatch, seed=1)
+    assert kept(items, monkeypatch, seed=1) != kept(items, monkeypatch, seed=2)

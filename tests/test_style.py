@@ -1,6 +1,7 @@
 """Plain English: patterns that make a reader decode a sentence stay out of docstrings, comments and pages."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,11 +29,14 @@ MOST_LONG = 0.02
 """Share of sentences that may have more than 30 words."""
 
 
-def docstrings() -> Iterator[tuple[str, str]]:
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module) and (text := ast.get_docstring(node)):
-                yield f"{path.relative_to(ROOT)}: {getattr(node, 'name', 'module')}", text
+@functools.cache
+def docstrings() -> list[tuple[str, str]]:
+    nodes = [(path, node) for path in SOURCES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    return [
+        (f"{path.relative_to(ROOT)}: {getattr(node, 'name', 'module')}", text)
+        for path, node in nodes
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module) and (text := ast.get_docstring(node))
+    ]
 
 
 def fixed_lines(text: str) -> set[int]:

@@ -1,5 +1,6 @@
 """Registrations on disk: written once, compared with the claims of today, superseded with a reason only."""
 
+import functools
 import json
 from dataclasses import replace
 from itertools import pairwise
@@ -11,6 +12,7 @@ from mnemoscope.claims.registration import (
     FILE,
     check_registration,
     differences,
+    measure_controls,
     package_of,
     read_registrations,
     register,
@@ -22,6 +24,13 @@ from mnemoscope.claims.verdict import Superseded
 from mnemoscope.core.errors import InputError
 
 T14 = CLAIMS.get("T14")
+values_of_t14 = functools.cache(lambda: measure_controls([T14]))
+
+
+@pytest.fixture
+def measured_once(monkeypatch):
+    """The controls of T14 are measured once for all tests: another margin does not change them."""
+    monkeypatch.setattr("mnemoscope.claims.registration.measure_controls", lambda claims: values_of_t14())
 
 
 def test_a_registration_is_written_once(tmp_path):
@@ -33,6 +42,7 @@ def test_a_registration_is_written_once(tmp_path):
     assert read_registrations(tmp_path / "elsewhere") == read_registrations(None) == {}
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_what_differs_is_refused_without_a_reason_and_kept_with_one(tmp_path):
     register([T14], tmp_path)
     milder = replace(T14, margin=-0.1)
@@ -58,6 +68,7 @@ def trial_of(claim, **changes) -> dict:
 KEPT = {"outcome": "REFUTED", "share": 0.25, "n": 32, "recipe": "published"}
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_a_superseded_registration_keeps_its_verdict(tmp_path, monkeypatch):
     register([T14], tmp_path)
     first, second, third = T14, replace(T14, margin=-0.1), replace(T14, margin=-0.2)
@@ -71,6 +82,7 @@ def test_a_superseded_registration_keeps_its_verdict(tmp_path, monkeypatch):
     assert check_registration(third, expected_seeds(third)).departures == ()
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_a_verdict_can_be_added_later_and_once(tmp_path):
     register([T14], tmp_path)
     now = replace(T14, margin=-0.1)
@@ -82,6 +94,7 @@ def test_a_verdict_can_be_added_later_and_once(tmp_path):
     assert (tmp_path / FILE).read_bytes() == before
 
 
+@pytest.mark.usefixtures("measured_once")
 def test_a_record_that_does_not_say_what_was_fixed_is_of_the_last_one(tmp_path):
     register([T14], tmp_path)
     register([replace(T14, margin=-0.1)], tmp_path, reason="a slip")

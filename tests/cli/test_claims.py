@@ -156,6 +156,7 @@ def test_check_measures_the_controls_and_refuses_what_is_registered_otherwise(tm
     assert "not as registered: T5; where other numbers are meant, raise the claim's version" in printed.err
 
 
+@pytest.mark.full
 def test_run_writes_verdicts_evidence_and_a_report(tried):
     assert re.search(r"too few seeds \(\d+ of 16\)", tried)
     (verdict,) = json.loads(Path("first/verdicts.json").read_text())
@@ -171,6 +172,7 @@ def test_run_writes_verdicts_evidence_and_a_report(tried):
     assert kept == {file: file.stat().st_mtime_ns for file in Path("first/measured").rglob("*.json")}
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("tried")
 def test_the_page_counts_the_models_that_were_measured(other_runs):
     words = ["--runs", "runs", other_runs, "--no-sensitivity", "--no-emergence", "--jobs", "1"]

@@ -249,18 +249,18 @@ def test_no_jobs_are_one_per_core(tmp_path):
 
 @pytest.mark.slow
 def test_reproduce_ends_with_verdicts_over_the_zoo_and_over_the_new_runs(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(trials, "claims_named", lambda _: [CLAIMS.get(name) for name in ("T1", "T18")])
+    monkeypatch.setattr(trials, "claims_named", lambda _: [CLAIMS.get(name) for name in ("T7", "T18")])
     main(["reproduce", "tiny-recall", "--seeds", "0", "--out", "out"])
     out = capsys.readouterr().out
     assert "What was learned" in out
     assert out.index("of the runs just trained") < out.index("over the zoo")
     assert (tmp_path / "out" / "report.html").exists()
-    assert {run.label for run in find_runs(tmp_path / "out" / "runs")} == {"v1-quick", "v3-quick"}
+    assert {run.label for run in find_runs(tmp_path / "out" / "runs")} == {"v3-quick"}
     zoo, fresh = (json.loads((tmp_path / f"out/{name}/verdicts.json").read_text()) for name in VERDICTS)
-    assert [verdict["id"] for verdict in zoo] == ["T1", "T18"]
+    assert [verdict["id"] for verdict in zoo] == ["T7", "T18"]
     assert zoo[0]["n"] == 16
     assert zoo[0]["outcome"] != "NOT_APPLICABLE"
-    assert [(verdict["id"], verdict["outcome"]) for verdict in fresh] == [("T1", "NOT_APPLICABLE")]
+    assert [(verdict["id"], verdict["outcome"]) for verdict in fresh] == [("T7", "NOT_APPLICABLE")]
     main(["reproduce", "tiny-recall", "--seeds", "0", "--out", "out"])
     assert "100.0%" not in capsys.readouterr().out.split("beside")[0]  # nothing was trained again
 
@@ -274,7 +274,7 @@ def test_reproduce_shows_the_first_seed_of_every_configuration_before_it_trains_
     monkeypatch.setitem(SYSTEMS._items, "tiny-recall", replace(system, quick=quick))
     words = ["reproduce", "tiny-recall", "--seeds", "5-7", "--jobs", "1", "--out", "out"]
     main(words)
-    first, _, rest = capsys.readouterr().out.partition("4 other runs to train")
+    first, _, rest = capsys.readouterr().out.partition("2 other runs to train")
     assert "seed-05" in first
     assert "seed-06" not in first
     assert first.index("seed-05") < first.index("First look, one seed each: What was learned")
@@ -289,6 +289,7 @@ def test_reproduce_shows_the_first_seed_of_every_configuration_before_it_trains_
     assert again.splitlines()[-9:] == rest.splitlines()[-9:]
 
 
+@pytest.mark.full
 def test_reproduce_shows_what_was_followed_of_every_seed_and_of_the_first_ones_too(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(trials, "claims_named", lambda _: [])
     small = {"task.n_subjects": 4, "task.n_relations": 3, "task.n_noise": 5, "task.length": 6}

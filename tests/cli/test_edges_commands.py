@@ -114,6 +114,7 @@ def test_only_what_has_an_estimate_is_estimated(words, tables, two_seeds, tmp_pa
     assert ("EAP-IG" in (place / "edges.html").read_text()) == any("-" in name for name in tables)
 
 
+@pytest.mark.full
 def test_heads_of_one_role_may_lie_in_different_layers(deep, tmp_path, monkeypatch):
     """Seed 3 has the elimination head below the first of the others, seed 4 above it."""
     roles = ["elimination head", "other head 1", "other head 2", "other head 3", "L0 MLP", "L1 MLP"]

@@ -17,11 +17,6 @@ N_HEADS = 5
 
 
 @pytest.fixture(scope="module")
-def model():
-    return ms.language_model()
-
-
-@pytest.fixture(scope="module")
 def pairs(model):
     """The giver is the second name, or the first one; the answer is the other."""
     people = list(permutations(NAMES, 2))

@@ -10,11 +10,6 @@ from mnemoscope.systems.language_models import paths, prompts, reading
 pytestmark = pytest.mark.lm
 
 
-@pytest.fixture(scope="module")
-def model():
-    return ms.language_model()
-
-
 def test_attention_is_the_models_own_where_no_writer_is_cut(model):
     """Rotary positions, and keys that three heads share."""
     asked = prompts.repeated(model, n=2, seed=0)

@@ -21,11 +21,6 @@ EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "language_model.py"
 
 
 @pytest.fixture(scope="module")
-def model():
-    return ms.language_model()
-
-
-@pytest.fixture(scope="module")
 def pairs(model):
     story = "When {A} and {B} went to the store, {S} gave a drink to"
     names = [("John", "Mary"), ("Paul", "Anna"), ("Tom", "James"), ("Kate", "Alice")]

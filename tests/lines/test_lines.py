@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,14 +28,18 @@ def on_line(interpreter: str, *arguments: object) -> str:
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
+def on_both_lines(place: Path, words: Callable[[Path], tuple[object, ...]]) -> list[Path]:
+    """The places, one of each line, where both have run the words for their place at the same time."""
+    places = [place / str(number) for number in range(2)]
+    with ThreadPoolExecutor(2) as lines:
+        list(lines.map(lambda interpreter, place: on_line(interpreter, *words(place)), INTERPRETERS, places))
+    return places
+
+
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    found = []
-    for number, interpreter in enumerate(INTERPRETERS):
-        place = tmp_path_factory.mktemp("line") / str(number)
-        on_line(interpreter, "-m", "tests.lines.outcome", place)
-        found.append(json.loads((place / "outcome.json").read_text()))
-    return found
+    places = on_both_lines(tmp_path_factory.mktemp("lines"), lambda place: ("-m", "tests.lines.outcome", place))
+    return [json.loads((place / "outcome.json").read_text()) for place in places]
 
 
 def test_they_are_two_lines(outcomes):
@@ -49,9 +55,7 @@ def test_every_bit_is_the_same(outcomes, part):
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
 def test_verdicts_are_the_same(claim, tmp_path):
-    places = []
-    for number, interpreter in enumerate(INTERPRETERS):
-        places.append(tmp_path / str(number))
-        on_line(interpreter, *COMMAND_LINE, "claims", "run", claim, "--zoo", "--out", places[-1])
+    trial = (*COMMAND_LINE, "claims", "run", claim, "--zoo", "--jobs", "1", "--out")
+    places = on_both_lines(tmp_path, lambda place: (*trial, place))
     said = on_line(sys.executable, *COMMAND_LINE, "claims", "diff", *places)
     assert "the two agree in every verdict, share and effect of 1 claim" in " ".join(said.split()), said

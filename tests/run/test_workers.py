@@ -20,7 +20,9 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.models.files import is_held
 from mnemoscope.models.run import Run, open_run
 from mnemoscope.run import cluster as module
-from mnemoscope.run.cluster import on_scheduler, read_files
+from mnemoscope.run import cluster_training
+from mnemoscope.run.cluster import on_scheduler
+from mnemoscope.run.cluster_training import read_files
 from mnemoscope.run.executor import WorkersDiedError, analyse_many, client, train_many
 from mnemoscope.run.sweep import search_sweep
 from tests.support import small_spec
@@ -124,7 +126,7 @@ def test_runs_that_workers_do_not_see_are_sent_back(tmp_path, monkeypatch):
         here = trained(tmp_path / "here")
         with pytest.raises(ZeroDivisionError):
             trained(tmp_path / "there", report=lambda line: 1 // (30 - line.step))  # leaves the state of step 25
-    monkeypatch.setattr(module, "_mark", lambda groups: NoMark(tmp_path))
+    monkeypatch.setattr(cluster_training, "_mark", lambda groups: NoMark(tmp_path))
     lines = []
     there = trained(tmp_path / "there", report=lines.append)
     assert list(map(everything, there)) == list(map(everything, here))

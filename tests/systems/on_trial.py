@@ -2,15 +2,20 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
 
 from mnemoscope.claims.claim import Claim
 from mnemoscope.claims.evidence import Evidence
+from mnemoscope.claims.functions import in_package, modules_of
 from mnemoscope.claims.judge import find_control_fault, judge
-from mnemoscope.claims.measures import ControlWork, MeasureCall
+from mnemoscope.claims.measures import ControlWork, MeasureCall, do_work
 from mnemoscope.models.subjects import Subject
+
+STORE: Path | None = None
+"""The directory where the processes of a session keep what they measure of the controls that claims name."""
 
 
 @lru_cache(maxsize=2)
@@ -20,8 +25,12 @@ def _planted(plant, case):
 
 @lru_cache(maxsize=64)
 def taken(plant, case, compare, call):
-    """What a call says of one case of a plant."""
-    return ControlWork(plant, case, compare).take(call, _planted(plant, case))
+    """What a call says of one case of a plant, measured once a session if packages hold all functions."""
+    work = ControlWork(plant, case, compare, calls=(call,))
+    functions = [each for each in (call.measure, plant, compare) if each is not None]
+    if all(in_package(module) for each in functions for module in modules_of(each)):
+        return do_work(work, store=STORE)[call.key]
+    return work.take(call, _planted(plant, case))
 
 
 def controls_of(claim: Claim, *, most: int = 1, **factors) -> dict[str, xr.Dataset]:

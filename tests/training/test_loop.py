@@ -366,6 +366,7 @@ def test_seeds_that_train_together_equal_seeds_that_train_alone(tmp_path, alone)
     assert_same(runs, alone)
 
 
+@pytest.mark.full
 def test_ensembles_continue_from_different_steps(tmp_path, alone, stop_at):
     specs, paths = [run.spec for run in alone], [tmp_path / str(i) for i in range(3)]
     train(specs[1], paths[1])
@@ -441,6 +442,7 @@ def assert_equal_until(run, whole, end):
         assert values.values.tolist() == expected[name].sel(step=slice(end)).values.tolist(), name
 
 
+@pytest.mark.full
 def test_seeds_that_end_early_leave_those_that_train_with_them(stopped):
     path, _, ends, specs = stopped
     together = train_together(specs, [path / f"together-{spec.seed}" for spec in specs])

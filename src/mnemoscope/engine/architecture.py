@@ -5,7 +5,8 @@ configuration and the names of the parameters say whether the engine represents 
 logits must agree with the model's to 1e-4 of their size, in bfloat16 to a few of its roundings.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -83,10 +84,13 @@ def read_transformer(model: HookedModel) -> Transformer | str:
 
     Use it only as long as the model's weights stay the same: some of them are copies.
     """
-    if (reason := _why_unsupported(model)) is not None:
+    if not isinstance(model, nn.Module):
+        return "it is no torch module"
+    params = dict(model.named_parameters())  # once: this comes before every forward pass, however short
+    if (reason := _why_unsupported(model, params)) is not None:
         return reason
-    found = _cached_transformer(model)
-    return found if _is_checked(model, found) else "its forward pass is a different one"
+    found = _cached_transformer(model, params)
+    return found if _is_checked(model, params, found) else "its forward pass is a different one"
 
 
 def resumable_transformer(model: HookedModel, n_pos: int) -> Transformer | str:
@@ -106,9 +110,10 @@ def resumable_transformer(model: HookedModel, n_pos: int) -> Transformer | str:
 
 def transformer_with_points(model: HookedModel, points: Collection[str]) -> Transformer | None:
     """The engine's transformer of a model; None if there is none, or if it lacks one of the hook points."""
-    blocks = {f"blocks.{index}.{name}" for index in range(model.cfg.n_layers) for name in IN_BLOCK}
-    if not {*points} <= {*BEFORE_BLOCKS, *blocks} & {*model.hook_dict}:
-        return None
+    if points:
+        blocks = {f"blocks.{index}.{name}" for index in range(model.cfg.n_layers) for name in IN_BLOCK}
+        if not {*points} <= {*BEFORE_BLOCKS, *blocks} & {*model.hook_dict}:
+            return None
     return None if isinstance(weights := read_transformer(model), str) else weights
 
 
@@ -132,10 +137,8 @@ def hooked_points(model: HookedModel) -> frozenset[str] | None:
     return frozenset(points)
 
 
-def _why_unsupported(model: HookedModel) -> str | None:
+def _why_unsupported(model: HookedModel, params: Parameters) -> str | None:
     """Say why the engine does not represent a model, from configuration and parameter names; None if it does."""
-    if not isinstance(model, nn.Module):
-        return "it is no torch module"
     cfg: Any = model.cfg
     for name, accepted in _ACCEPTED.items():
         if getattr(cfg, name, accepted[0]) not in accepted:
@@ -146,32 +149,40 @@ def _why_unsupported(model: HookedModel) -> str | None:
         return f"act_fn is {cfg.act_fn}"
     if getattr(getattr(model, "tokenizer", None), "padding_side", None) == "left":
         return "its tokenizer pads on the left"
-    names, expected = {name for name, _ in model.named_parameters()}, set(_parameter_names(cfg))
-    if names != expected:
-        return f"its parameters are not those of a plain HookedTransformer: {min(names ^ expected)}"
+    expected = _parameter_names(
+        cfg.n_layers,
+        cfg.normalization_type,
+        has_mlp=not cfg.attn_only,
+        gated=bool(getattr(cfg, "gated_mlp", False)),
+        shares_keys=bool(getattr(cfg, "n_key_value_heads", None)),
+        has_positions=getattr(cfg, "positional_embedding_type", "standard") == "standard",
+    )
+    if params.keys() != expected:
+        return f"its parameters are not those of a plain HookedTransformer: {min(params.keys() ^ expected)}"
     return None
 
 
-def _parameter_names(cfg: Any) -> Iterator[str]:
-    ends = {"LN": ("w", "b"), "RMS": ("w",)}.get(cfg.normalization_type, ())
-    gate = ("mlp.W_gate",) if getattr(cfg, "gated_mlp", False) else ()
-    mlp = () if cfg.attn_only else ("mlp.W_in", "mlp.b_in", "mlp.W_out", "mlp.b_out", *gate)
-    shared = "_" if getattr(cfg, "n_key_value_heads", None) else ""
+@lru_cache
+def _parameter_names(
+    n_layers: int, normalization: str | None, *, has_mlp: bool, gated: bool, shares_keys: bool, has_positions: bool
+) -> frozenset[str]:
+    ends = {"LN": ("w", "b"), "RMS": ("w",)}.get(normalization or "", ())
+    mlp = [f"mlp.{name}" for name in ("W_in", "b_in", "W_out", "b_out", *(["W_gate"] if gated else []))]
+    shared = "_" if shares_keys else ""
     attention = [f"attn.{shared if kind in 'KV' else ''}{weight}_{kind}" for kind in "QKVO" for weight in "Wb"]
-    norms = [f"{norm}.{end}" for norm in ("ln1", "ln2")[: 1 if cfg.attn_only else 2] for end in ends]
-    for layer in range(cfg.n_layers):
-        yield from (f"blocks.{layer}.{name}" for name in (*attention, *mlp, *norms))
-    yield from ("embed.W_E", "unembed.W_U", "unembed.b_U", *(f"ln_final.{end}" for end in ends))
-    if getattr(cfg, "positional_embedding_type", "standard") == "standard":
-        yield "pos_embed.W_pos"
+    norms = [f"{norm}.{end}" for norm in ("ln1", "ln2")[: 2 if has_mlp else 1] for end in ends]
+    in_block = [*attention, *(mlp if has_mlp else []), *norms]
+    names = [f"blocks.{layer}.{name}" for layer in range(n_layers) for name in in_block]
+    names += ["embed.W_E", "unembed.W_U", "unembed.b_U", *(f"ln_final.{end}" for end in ends)]
+    return frozenset([*names, "pos_embed.W_pos"] if has_positions else names)
 
 
 _KEPT: WeakKeyDictionary[Any, tuple[object, Transformer]] = WeakKeyDictionary()
 
 
-def _cached_transformer(model: HookedModel) -> Transformer:
+def _cached_transformer(model: HookedModel, params: Parameters) -> Transformer:
     """The model's weights as a transformer. Large copies are kept with the model until its weights change."""
-    params = {name: value.detach() for name, value in model.named_parameters()}
+    params = {name: value.detach() for name, value in params.items()}
     copied = [value for name, value in params.items() if name[-1] in "QKV"]
     if sum(value.nbytes for value in copied) < _KEPT_FROM:
         return _build_transformer(model, params)
@@ -267,7 +278,7 @@ def _cap(cfg: Any, name: str) -> float | None:
 _TRIED: WeakKeyDictionary[Any, tuple[object, bool]] = WeakKeyDictionary()
 
 
-def _is_checked(model: HookedModel, found: Transformer) -> bool:
+def _is_checked(model: HookedModel, params: Parameters, found: Transformer) -> bool:
     """Check that the engine gives a model's own logits on a few tokens, once for the weights that it has.
 
     Hooks at hook points are removed for the test. A model with hooks elsewhere cannot be tested: its class decides.
@@ -276,7 +287,7 @@ def _is_checked(model: HookedModel, found: Transformer) -> bool:
     parts = [*modules.modules()]
     if any("forward" in vars(part) for part in parts):
         return False
-    state = (parameter_key(dict(model.named_parameters())), [type(part) for part in parts])
+    state = (parameter_key(params), [type(part) for part in parts])
     before = _TRIED.get(model)
     if before is not None and before[0] == state:
         return before[1]

@@ -101,7 +101,7 @@ def train_many(
     groups = [list(members) for _, members in groupby(unfinished, key=lambda run: run.label if together else run.path)]
     hear = report or (lambda line: None)
     if scheduler is not None and groups:
-        from mnemoscope.run.cluster import train_groups
+        from mnemoscope.run.cluster_training import train_groups
 
         _raise_failed(train_groups(scheduler, groups, device, hear))
     elif together:

@@ -54,6 +54,7 @@ def planted():
     return model, answers - answers.mean(0)  # the softmax does not see their sum
 
 
+@pytest.mark.full
 def test_a_planted_subspace_is_found():
     model, directions = planted()
     assert model.cfg.d_model == 22

@@ -33,6 +33,7 @@ def runs(tmp_path, monkeypatch, trained_once):
     return "runs"
 
 
+@pytest.mark.full
 def test_the_page_says_which_layer_holds_the_second_half(runs, capsys):
     main(["report", runs])
     page = Path("report.html").read_text()

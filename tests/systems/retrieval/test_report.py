@@ -34,6 +34,7 @@ def runs(tmp_path, monkeypatch, trained_once):
     return "runs"
 
 
+@pytest.mark.full
 def test_the_page_shows_the_circuit_of_every_seed(runs, capsys):
     main(["report", runs])
     page = Path("report.html").read_text()

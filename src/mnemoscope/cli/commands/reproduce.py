@@ -52,10 +52,12 @@ def run(options: Reproduce) -> None:
 
 
 def _reproduce(options: Reproduce, out: Path) -> None:
-    """Train the system's plan, print the tables, write arrays and the report, and put the claims on trial."""
+    """Train the system's plan, print the tables, write arrays and the report, and put the claims on trial.
+
+    What the trial over the zoo needs is measured while cores are idle.
+    """
     from mnemoscope.claims.trials import with_configurations
-    from mnemoscope.cli.commands.runs import track_all
-    from mnemoscope.cli.commands.train import train_with_progress
+    from mnemoscope.cli.ahead import zoo_measured_ahead
     from mnemoscope.cli.output import console
     from mnemoscope.cli.trials import claims_named
 
@@ -79,6 +81,30 @@ def _reproduce(options: Reproduce, out: Path) -> None:
         return
     specs = [spec for part in parts for spec in part.specs(chosen)]
     console.print(_plan(name, specs, out, options.jobs), highlight=False, soft_wrap=True)
+    claims = [claim for claim in claims_named(()) if claim.system == name]
+    of_zoo = [] if options.full or changes else [claim.id for claim in claims]
+    with zoo_measured_ahead(of_zoo, out / "measured", jobs=options.jobs):
+        runs = _train_and_report(specs, out, options)
+        if not claims:
+            console.print(f"there are no claims on {name}", highlight=False)
+            return
+        for field, value in changes:
+            claims = [with_configurations(claim, field, value) for claim in claims]
+        if options.full and _answerable_claims(claims, runs):
+            _try_all(claims, runs, out, options, title="verdicts", where=["--runs", str(out / "runs")])
+            return
+        _try_fresh(claims, runs, out, options)
+    if changes:
+        console.print("the zoo holds models of the system's own text only; its verdicts are left out", highlight=False)
+    else:
+        _report_draws(name, _try_zoo(claims, out, options), out, options)
+
+
+def _train_and_report(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> list[ms.Run]:
+    """Train what is left, follow what is followed, write tables and the report; return all runs."""
+    from mnemoscope.cli.commands.runs import track_all
+    from mnemoscope.cli.commands.train import train_with_progress
+
     found = _train_first_seeds(specs, out, options)
     runs = train_with_progress(specs, out / "runs", options.jobs)
     if followed := [run for run in runs if ms.report.find_report(run.spec.task).trajectory is not None]:
@@ -86,20 +112,7 @@ def _reproduce(options: Reproduce, out: Path) -> None:
         for run in followed:  # a trajectory belongs to what is found of a run
             found.pop(run.path, None)
     _write_tables(runs, out, options, found)
-    claims = [claim for claim in claims_named(()) if claim.system == name]
-    if not claims:
-        console.print(f"there are no claims on {name}", highlight=False)
-        return
-    for field, value in changes:
-        claims = [with_configurations(claim, field, value) for claim in claims]
-    if options.full and _answerable_claims(claims, runs):
-        _try_all(claims, runs, out, options, title="verdicts", where=["--runs", str(out / "runs")])
-        return
-    _try_fresh(claims, runs, out, options)
-    if changes:
-        console.print("the zoo holds models of the system's own text only; its verdicts are left out", highlight=False)
-    else:
-        _report_draws(name, _try_zoo(claims, out, options), out, options)
+    return runs
 
 
 def _plan(name: str, specs: Sequence[ms.RunSpec], out: Path, jobs: int) -> str:

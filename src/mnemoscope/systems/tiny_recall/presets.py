@@ -70,7 +70,7 @@ _PLAN = (
     TrainingSet(recipe="quick", presets=("v3", "d16h1", "v3-no-mlp"), seeds=tuple(range(80, 100))),
     TrainingSet(recipe="published", presets=("v3",), seeds=tuple(range(80, 100))),
 )
-_NEW = (TrainingSet(recipe="quick", presets=("v1", "v3"), seeds=tuple(range(48, 64))),)
+_NEW = (TrainingSet(recipe="quick", presets=("v3",), seeds=tuple(range(48, 64))),)
 SYSTEMS.add(
     "tiny-recall",
     System(summary="elimination and recall in permutation lookup", quick=_NEW, full=_PLAN, default="v3"),

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from mnemoscope import CLAIMS, Batch, Gate, HookedModel, InputError, Subject
 from mnemoscope.analyses import accuracy_by_skill, every_sequence, log_probs
@@ -37,21 +39,28 @@ def blindness(subject: Subject) -> dict[str, float]:
     batch = every_sequence(task, "all")
     assert batch.weights is not None
     share, right = batch.weights.double() / batch.weights.double().sum(), batch.targets[:, -1]
-    given = {"loss": log_probs(subject.model, task, batch)[:, -1], "exact": blind_reader(task, batch).log()}
+    given = {"loss": _at_the_end(subject.model, task, batch), "exact": blind_reader(task, batch).log()}
     losses = {name: -float((share * metrics.at_target(of, right)).sum()) for name, of in given.items()}
     return {**losses, "change": _change(subject.model, task, every_sequence(task)), **accuracy_by_skill(subject)}
+
+
+def _at_the_end(model: HookedModel, task: PermutationLookup, batch: Batch) -> Float[Tensor, "batch d_vocab"]:
+    """Log-probabilities in the last slot, without the work for the others."""
+    last = torch.zeros_like(batch.scored)
+    last[:, -1] = True
+    return log_probs(model, task, batch, where=last)[:, -1]
 
 
 def _change(model: HookedModel, task: PermutationLookup, batch: Batch) -> float:
     """The largest change of a probability in the last slot when x and y of an earlier pair change places."""
     answers = list(task.answers)
-    before = log_probs(model, task, batch)[:, -1, answers].exp()
+    before = _at_the_end(model, task, batch)[:, answers].exp()
     largest = 0.0
     for x in range(0, batch.inputs.shape[1] - 1, 2):
         order = list(range(batch.inputs.shape[1]))
         order[x], order[x + 1] = x + 1, x
-        after = log_probs(model, task, replace(batch, inputs=batch.inputs[:, order]))
-        largest = max(largest, float((after[:, -1, answers].exp() - before).abs().max()))
+        after = _at_the_end(model, task, replace(batch, inputs=batch.inputs[:, order]))[:, answers].exp()
+        largest = max(largest, float((after - before).abs().max()))
     return largest
 
 
