@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from mnemoscope.claims.ruling import Ruling
     from mnemoscope.claims.testing.cases import SeedItem
-    from mnemoscope.claims.verdict import Ruling
     from mnemoscope.core.protocols import HookedModel
     from mnemoscope.models.run import Run
     from mnemoscope.models.subjects import Subject
@@ -178,8 +178,8 @@ class VerdictCollector:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Judge; before JUnit XML is written."""
+        from mnemoscope.claims.ruling import write_rulings
         from mnemoscope.claims.testing.cases import is_unexpected, rule_on_seeds
-        from mnemoscope.claims.verdict import write_rulings
 
         self.rulings = [rule_on_seeds(list(seeds.values())) for _, seeds in sorted(self.seeds.items())]
         if self.out:

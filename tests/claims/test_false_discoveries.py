@@ -6,7 +6,7 @@ import numpy as np
 
 from mnemoscope.claims.false_discoveries import RATE, adjusted, describe_discoveries, with_discovery_rates
 from mnemoscope.claims.judge import judge
-from mnemoscope.claims.verdict import Ruling
+from mnemoscope.claims.ruling import Ruling
 from tests.claims.trials import clearing, make_claim, make_evidence
 
 

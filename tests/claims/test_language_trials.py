@@ -11,8 +11,8 @@ import mnemoscope as ms
 from mnemoscope.claims import measures
 from mnemoscope.claims.judge import judge
 from mnemoscope.claims.replicates import PASSING, as_replicates, average_prompts
+from mnemoscope.claims.ruling import ruling_record
 from mnemoscope.claims.trials import run_trials
-from mnemoscope.claims.verdict import ruling_record
 from tests.language_models import N_TOKENS, save
 
 N = 20

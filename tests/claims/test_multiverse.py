@@ -8,8 +8,8 @@ import pytest
 
 from mnemoscope.claims.claim import CLAIMS, Claim, Control, Gate
 from mnemoscope.claims.multiverse import AS_CLAIMED, choices_of, combinations, n_combinations
+from mnemoscope.claims.ruling import ruling_record
 from mnemoscope.claims.trials import run_trials
-from mnemoscope.claims.verdict import ruling_record
 from mnemoscope.core.presets import Configuration
 from mnemoscope.models.subjects import Subject
 from mnemoscope.report.rulings import rulings_page, verdict_tables

@@ -10,6 +10,7 @@ import pytest
 from mnemoscope.claims.claim import CLAIMS
 from mnemoscope.claims.registration import (
     FILE,
+    Superseded,
     check_registration,
     differences,
     measure_controls,
@@ -20,7 +21,6 @@ from mnemoscope.claims.registration import (
     superseded_forms,
 )
 from mnemoscope.claims.replicates import expected_seeds
-from mnemoscope.claims.verdict import Superseded
 from mnemoscope.core.errors import InputError
 
 T14 = CLAIMS.get("T14")

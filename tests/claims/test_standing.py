@@ -16,8 +16,8 @@ from mnemoscope.claims.history import history_dates
 from mnemoscope.claims.judge import judge
 from mnemoscope.claims.registration import FILE, REGISTERED, package_of, read_registrations, register, registration
 from mnemoscope.claims.replicates import expected_seeds
+from mnemoscope.claims.ruling import Ruling, ruling_record
 from mnemoscope.claims.standing import Standing, claim_standing, question_of, read_dates, standing
-from mnemoscope.claims.verdict import Ruling, ruling_record
 from mnemoscope.models.run import create_run
 from mnemoscope.report.rulings.words import describe_standing, standing_word
 from tests.claims.trials import clearing, make_claim, make_evidence

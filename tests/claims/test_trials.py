@@ -15,10 +15,10 @@ import torch
 from mnemoscope.claims import functions, measures, store
 from mnemoscope.claims.claim import Claim, Control, Criterion, Gate
 from mnemoscope.claims.functions import name_of
-from mnemoscope.claims.registration import register
+from mnemoscope.claims.registration import Superseded, register
 from mnemoscope.claims.replicates import admit_runs
-from mnemoscope.claims.trials import claim_variants, run_trials, with_configurations
-from mnemoscope.claims.verdict import Superseded
+from mnemoscope.claims.trials import run_trials
+from mnemoscope.claims.variants import claim_variants, with_configurations
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.models.building import build

@@ -7,7 +7,8 @@ import xarray as xr
 
 from mnemoscope.claims.claim import Control, Criterion, Gate
 from mnemoscope.claims.judge import judge
-from mnemoscope.claims.verdict import Ruling, SensitivityCell, Superseded, ruling_record
+from mnemoscope.claims.registration import Superseded
+from mnemoscope.claims.ruling import Ruling, SensitivityCell, ruling_record
 from mnemoscope.core.presets import Configuration
 from mnemoscope.report.rulings.words import describe_changed_favourites
 from tests.claims.trials import along_seeds, clearing, make_claim, make_evidence

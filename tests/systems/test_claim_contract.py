@@ -10,7 +10,7 @@ from mnemoscope.claims.claim import CLAIMS, MIN_HEADLINE, Claim
 from mnemoscope.claims.functions import name_of
 from mnemoscope.claims.measures import MeasureCall
 from mnemoscope.claims.replicates import expected_seeds
-from mnemoscope.claims.trials import with_configurations
+from mnemoscope.claims.variants import with_configurations
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.constructed.stand_ins import prescribe_course

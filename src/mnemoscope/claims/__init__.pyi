@@ -17,5 +17,5 @@ from .judge import judge_family as judge_family
 from .judge import operating_characteristics as operating_characteristics
 from .recorded import RecordedVerdict as RecordedVerdict
 from .recorded import recorded_verdicts as recorded_verdicts
+from .ruling import ruling_record as ruling_record
 from .verdict import Verdict as Verdict
-from .verdict import ruling_record as ruling_record

@@ -13,7 +13,8 @@ from dataclasses import replace
 from scipy.stats import false_discovery_control
 
 from mnemoscope.claims.judge import judge
-from mnemoscope.claims.verdict import Ruling, Verdict
+from mnemoscope.claims.ruling import Ruling
+from mnemoscope.claims.verdict import Verdict
 from mnemoscope.core.errors import pluralise
 
 RATE = 0.05

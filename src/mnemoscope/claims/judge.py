@@ -28,11 +28,11 @@ from jaxtyping import Bool
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from mnemoscope.claims.claim import MIN_REPLICATES, Claim, Control, Criterion, Quantifier
+from mnemoscope.claims.claim import MIN_REPLICATES, Claim, Control, Criterion, Outcome, Quantifier
 from mnemoscope.claims.evidence import Effects, Evidence, Sample, prompt_mean, select_effect
 from mnemoscope.claims.intervals import Interval, share_interval, studentised
 from mnemoscope.claims.quantifiers import LEVEL, QUANTIFIERS, Decision, decide_jointly, replicates_differ
-from mnemoscope.claims.verdict import Outcome, PartResult, Verdict
+from mnemoscope.claims.verdict import PartResult, Verdict
 from mnemoscope.core.errors import InputError, in_range
 
 FAMILY_LEVEL = 0.025

@@ -27,6 +27,7 @@ import numpy as np
 from mnemoscope.claims.claim import SOURCE, Claim, Criterion, Gate, Quantifier
 from mnemoscope.claims.evidence import Evidence, as_dataset
 from mnemoscope.claims.measures import Factors
+from mnemoscope.claims.verdict import Outcome, Verdict
 from mnemoscope.core.seeding import stream_seed
 
 AT_MOST = 200
@@ -190,3 +191,82 @@ def can_halve_prompts(evidence: Evidence) -> bool:
     """True if the prompts of the evidence can be halved: they are kept, four or more, and none shares a source."""
     effects = as_dataset(evidence.effects)
     return effects.sizes.get("prompt", 0) > 3 and SOURCE not in effects.coords
+
+
+@dataclass(frozen=True, kw_only=True)
+class Universe:
+    """One combination of analysis choices, each with its value in words, and the verdict under it.
+
+    `fault` says which control misbehaves under these choices, so that nothing is decided; empty: none does.
+    """
+
+    choices: Mapping[str, str]
+    verdict: Verdict
+    fault: str = ""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome, if controls behave."""
+        return "INCONCLUSIVE" if self.fault else self.verdict.outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Multiverse:
+    """The verdicts of a claim under combinations of its choices.
+
+    Attributes:
+        outcome: The verdict on the claim as it stands.
+        replicate: The thing that is replicated, a seed say.
+        universes: One per combination that was judged, the claim as it stands first.
+        n_combinations: How many combinations there are.
+        n_drawn: How many of them were drawn.
+    """
+
+    outcome: Outcome
+    replicate: str
+    universes: tuple[Universe, ...]
+    n_combinations: int
+    n_drawn: int
+
+    @property
+    def n_agreeing(self) -> int:
+        """Combinations with the same outcome."""
+        return sum(each.outcome == self.outcome for each in self.universes)
+
+    @property
+    def n_opposed(self) -> int:
+        """Combinations that decide the other way; of an undecided claim, that decide at all."""
+        decided = {"SUPPORTED": {"REFUTED"}, "REFUTED": {"SUPPORTED"}}.get(self.outcome, {"SUPPORTED", "REFUTED"})
+        return sum(each.outcome in decided for each in self.universes)
+
+    @property
+    def agreement(self) -> list[tuple[str, str, int, int]]:
+        """For every value of every choice: choice, value, combinations that agree, and combinations."""
+        found: dict[tuple[str, str], list[bool]] = {}
+        for each in self.universes:
+            for pair in each.choices.items():
+                found.setdefault(pair, []).append(each.outcome == self.outcome)
+        names = list(dict.fromkeys(name for name, _ in found))
+        ordered = sorted(found.items(), key=lambda item: names.index(item[0][0]))
+        return [(*pair, sum(agree), len(agree)) for pair, agree in ordered]
+
+    @property
+    def sentence(self) -> str:
+        """The numbers of combinations that agree, oppose the verdict, decide nothing, and cannot be judged."""
+        n, missing = len(self.universes), self.n_drawn - len(self.universes)
+        drawn = f", drawn from {self.n_combinations:,}," if self.n_drawn < self.n_combinations else ""
+        faults = sum(bool(each.fault) and self.outcome != "INCONCLUSIVE" for each in self.universes)
+        rest = n - self.n_agreeing - self.n_opposed - faults
+        agreeing = f"{self.n_agreeing} ({100 * self.n_agreeing / n:.0f} %)"
+        sentences = [
+            f"Of {n} combinations of analysis choices{drawn} {agreeing} agree with the verdict "
+            f"{self.outcome.replace('_', ' ')}, {self.n_opposed} decide otherwise and {rest} do not decide."
+        ]
+        if faults:
+            sentences.append(f"In {faults} a control misbehaves, so that they decide nothing.")
+        if missing:
+            sentences.append(
+                f"{missing} more cannot be judged: fewer than 16 {self.replicate}s are there or pass the gate, or "
+                "effects come without prompts."
+            )
+        return " ".join(sentences)

@@ -6,11 +6,9 @@ some of them are on trial.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -23,16 +21,12 @@ from mnemoscope.claims.claim import (
     Claim,
     Measured,
     Outcome,
-    is_training_factor,
 )
 from mnemoscope.claims.evidence import Evidence
 from mnemoscope.claims.false_discoveries import with_discovery_rates
-from mnemoscope.claims.functions import check_key, check_named, modules_of
 from mnemoscope.claims.judge import find_control_fault, judge, judge_family
 from mnemoscope.claims.measures import (
     DrawWork,
-    Factors,
-    MeasureCall,
     Results,
     RunWork,
     Work,
@@ -40,11 +34,15 @@ from mnemoscope.claims.measures import (
     measure_all,
     merge_work,
 )
-from mnemoscope.claims.multiverse import Combination, can_halve_prompts, combinations, n_combinations
+from mnemoscope.claims.multiverse import (
+    Combination,
+    Multiverse,
+    Universe,
+    can_halve_prompts,
+    n_combinations,
+)
 from mnemoscope.claims.registration import (
     check_registration,
-    functions_of,
-    registered_versions,
     select_values,
     superseded_forms,
 )
@@ -56,13 +54,13 @@ from mnemoscope.claims.replicates import (
     average_prompts,
     language_models,
 )
+from mnemoscope.claims.ruling import Ruling, SensitivityCell
 from mnemoscope.claims.selection import describe_selection
 from mnemoscope.claims.standing import claim_standing
-from mnemoscope.claims.verdict import Multiverse, Ruling, SensitivityCell, Universe, Verdict
+from mnemoscope.claims.variants import ClaimVariant, check_measurable, claim_universes, claim_variants, with_recipe
+from mnemoscope.claims.verdict import Verdict
 from mnemoscope.claims.verification import check_run_files, describe_verified
-from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.presets import Configuration
 from mnemoscope.models.run import Run
 from mnemoscope.run.executor import n_processes
 
@@ -73,26 +71,6 @@ MANY_STEPS = 12
 
 Progress = Mapping[str, tuple[int, int]]
 """The pieces of work that are done for each claim, and how many there are."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClaimVariant:
-    """A claim or a rival, as it stands or with factors changed.
-
-    A cell of the sensitivity table changes one, a combination of the multiverse any number. `version` is that of the
-    measure, if the claim is registered with it.
-    """
-
-    claim: Claim
-    changed: Factors = ()
-    version: int | None = None
-
-    @property
-    def call(self) -> MeasureCall:
-        """The call that measures its effects."""
-        assert self.claim.measure is not None
-        keywords = tuple((factor, value) for factor, value in self.changed if not is_training_factor(factor))
-        return MeasureCall(self.claim.measure, keywords, version=self.version)
 
 
 def run_trials(
@@ -190,92 +168,6 @@ def run_trials(
     return with_discovery_rates(rulings)
 
 
-def with_recipe(claim: Claim, recipe: str | None) -> Claim | None:
-    """The claim about models of a recipe; None if it means nothing there, as it does not vary the recipe itself.
-
-    Under another recipe than its own it stands alone, and no headline hangs on it.
-    """
-    if recipe is None or claim.recipe in ("", recipe):
-        return claim
-    if recipe not in claim.factors.get("recipe", ()):
-        return None
-    moved = with_configurations(claim, "recipe", recipe)
-    alone = {"n_replicates": MIN_REPLICATES, "headline": False}
-    return replace(moved, rivals=tuple(replace(rival, **alone) for rival in moved.rivals), **alone)
-
-
-def with_configurations(claim: Claim, field: str, value: Any) -> Claim:
-    """The claim about other configurations, and its rivals; what varies the same factor is dropped.
-
-    Controls that are made from its configurations, such as untrained models and planted trajectories, are made from the
-    others, with their sizes and checkpoints.
-    """
-    return replace(
-        claim,
-        units={name: unit.changed(field, value) for name, unit in claim.units.items()},
-        factors={name: values for name, values in claim.factors.items() if name != field},
-        controls=tuple(
-            replace(control, plant=_replace_bound(control.plant, field, value)) for control in claim.controls
-        ),
-        rivals=tuple(with_configurations(rival, field, value) for rival in claim.rivals),
-    )
-
-
-def _replace_bound(given: Any, field: str, value: Any) -> Any:
-    """The value that `partial` binds to a function, with every configuration in it changed."""
-    match given:
-        case Configuration():
-            return given.changed(field, value)
-        case partial():
-            args, keywords = _replace_bound((given.args, given.keywords), field, value)
-            return partial(given.func, *args, **keywords)
-        case dict():
-            return {name: _replace_bound(each, field, value) for name, each in given.items()}
-        case tuple():
-            return tuple(_replace_bound(each, field, value) for each in given)
-    return given
-
-
-def check_measurable(claim: Claim) -> None:
-    """Refuse a claim without a measure, of a broken system, or with functions that their names do not identify.
-
-    Results are kept, and workers are sent functions, by name.
-    """
-    if claim.measure is None:
-        raise InputError(f"claim {claim.id} has no measure, so nothing can be measured for it")
-    for asked in (claim, *claim.rivals):
-        for what, function in functions_of(asked).items():
-            check_named(f"{what} of claim {asked.id}", function)
-        for name, values in asked.factors.items():
-            check_key(f"factor {name} of claim {asked.id}", values)
-    for module in modules_of(claim.measure):
-        guests.check_importable(module)
-
-
-def claim_variants(claim: Claim, sensitivity: bool) -> list[ClaimVariant]:
-    """The claim, its rivals, and the cells of all of them, which stand alone, so that no headline hangs on them."""
-    asked, versions = (claim, *claim.rivals), registered_versions(claim)
-    questions = [ClaimVariant(claim=one, version=versions.get(one.id)) for one in asked]
-    for one in asked if sensitivity else ():
-        alone = stand_alone(one)
-        for factor, value in [(factor, value) for factor, values in one.factors.items() for value in values]:
-            questions.append(_vary(alone, ((factor, value),), versions.get(one.id)))
-    return questions
-
-
-def _vary(claim: Claim, changed: Factors, version: int | None) -> ClaimVariant:
-    """A claim with factors changed, about other configurations where training is."""
-    for factor, value in changed:
-        claim = with_configurations(claim, factor, value) if is_training_factor(factor) else claim
-    return ClaimVariant(claim=claim, changed=changed, version=version)
-
-
-def claim_universes(claim: Claim) -> list[tuple[Combination, ClaimVariant]]:
-    """The combinations of a claim's choices, each with the question that is measured for it."""
-    version, alone = registered_versions(claim).get(claim.id), stand_alone(claim)
-    return [(each, _vary(alone, each.changed, version)) for each in combinations(claim)]
-
-
 def _has_models(claim: Claim, admitted: AdmittedRuns) -> bool:
     """True if there are models enough for a verdict, or none is needed."""
     return not claim.units or len(admitted.seeds(claim)) >= MIN_REPLICATES
@@ -309,11 +201,6 @@ def judge_universes(
         n_combinations=n_combinations(claim),
         n_drawn=len(universes),
     )
-
-
-def stand_alone(claim: Claim) -> Claim:
-    """The claim without rivals and factors, that needs 16 replicates and on which no headline hangs."""
-    return replace(claim, n_replicates=MIN_REPLICATES, headline=False, rivals=(), factors={}, choices={})
 
 
 def plan_work(questions: Sequence[ClaimVariant], admitted: AdmittedRuns, *, emergence: bool) -> list[Work]:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from mnemoscope.claims.claim import Claim
 from mnemoscope.claims.functions import name_of
 from mnemoscope.claims.replicates import AdmittedRuns
-from mnemoscope.claims.verdict import Ruling
+from mnemoscope.claims.ruling import Ruling
 from mnemoscope.core.errors import format_ranges
 from mnemoscope.core.html import macros
 from mnemoscope.models import zoo

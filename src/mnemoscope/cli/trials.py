@@ -16,8 +16,8 @@ from mnemoscope.claims.claim import CLAIMS, Claim
 from mnemoscope.claims.evidence import as_dataset
 from mnemoscope.claims.false_discoveries import describe_discoveries
 from mnemoscope.claims.replicates import AdmittedRuns, admit_runs
+from mnemoscope.claims.ruling import Ruling, write_rulings
 from mnemoscope.claims.trials import Progress, run_trials
-from mnemoscope.claims.verdict import Ruling, write_rulings
 from mnemoscope.cli.options import ResultOptions
 from mnemoscope.cli.output import console, regular_lines, show, write_arrays, write_page, write_table
 from mnemoscope.cli.provenance import provenance_html

@@ -8,7 +8,7 @@ import xarray as xr
 from mnemoscope.claims.claim import GATE, Control, Criterion, Gate
 from mnemoscope.claims.evidence import Evidence
 from mnemoscope.claims.judge import judge
-from mnemoscope.claims.verdict import Ruling, SensitivityCell
+from mnemoscope.claims.ruling import Ruling, SensitivityCell
 from mnemoscope.core.presets import Configuration
 from mnemoscope.report.rulings import AttentionExample
 from tests.claims.trials import along_seeds, clearing, make_claim, make_evidence

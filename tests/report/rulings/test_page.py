@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.claims.claim import Criterion
-from mnemoscope.claims.verdict import Superseded
+from mnemoscope.claims.registration import Superseded
 from mnemoscope.report.rulings import rulings_page
 from mnemoscope.report.rulings.words import describe_favoured
 from tests.claims.trials import along_seeds, clearing, make_claim, make_evidence

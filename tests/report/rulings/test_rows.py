@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from mnemoscope.claims.ruling import ruling_record
 from mnemoscope.claims.standing import Standing
-from mnemoscope.claims.verdict import ruling_record
 from mnemoscope.report.rulings import (
     DIFF_HEADER,
     VERDICT_HEADER,

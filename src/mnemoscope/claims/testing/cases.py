@@ -23,10 +23,11 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.analyses.evaluation import accuracy_by_skill
-from mnemoscope.claims.claim import Claim, Criterion, Direction, Gate
+from mnemoscope.claims.claim import Claim, Criterion, Direction, Gate, Outcome
 from mnemoscope.claims.evidence import Evidence
 from mnemoscope.claims.judge import judge
-from mnemoscope.claims.verdict import Outcome, Ruling, Verdict
+from mnemoscope.claims.ruling import Ruling
+from mnemoscope.claims.verdict import Verdict
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.models.derived import check_files, refuse_edited
 from mnemoscope.models.independence import check_replicates

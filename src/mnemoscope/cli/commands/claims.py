@@ -173,7 +173,7 @@ class ClaimsRun(ClaimOptions, ResultOptions):
 
 def claims_run(options: ClaimsRun) -> None:
     """Measure, judge, print and write."""
-    from mnemoscope.claims.trials import with_recipe
+    from mnemoscope.claims.variants import with_recipe
     from mnemoscope.cli.commands.index import refresh
     from mnemoscope.cli.output import console
     from mnemoscope.cli.refusals import check_out

@@ -15,7 +15,7 @@ from mnemoscope.cli.options import JobOptions, RegisteredNames, ReportOptions, R
 from mnemoscope.cli.parse import default_system, parse_seeds
 
 if TYPE_CHECKING:
-    from mnemoscope.claims.verdict import Ruling
+    from mnemoscope.claims.ruling import Ruling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ def _reproduce(options: Reproduce, out: Path) -> None:
 
     What the trial over the zoo needs is measured while cores are idle.
     """
-    from mnemoscope.claims.trials import with_configurations
+    from mnemoscope.claims.variants import with_configurations
     from mnemoscope.cli.ahead import zoo_measured_ahead
     from mnemoscope.cli.output import console
     from mnemoscope.cli.trials import claims_named
@@ -224,7 +224,7 @@ def _answerable_claims(claims: Sequence[ms.Claim], runs: Sequence[ms.Run]) -> li
 
 def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, options: Reproduce) -> None:
     """The claims that the new runs can answer, over these."""
-    from mnemoscope.claims.trials import with_recipe
+    from mnemoscope.claims.variants import with_recipe
     from mnemoscope.cli.output import console
     from mnemoscope.cli.trials import try_claims
 

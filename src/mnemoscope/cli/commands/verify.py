@@ -107,7 +107,8 @@ def claims_verify(options: ClaimsVerify) -> None:
 def _plan(options: ClaimsVerify) -> tuple[list[Work], dict[str, list[Work]]]:
     """All measurements of a trial, and those that the verdict on each claim rests on, by its id."""
     from mnemoscope.claims.replicates import adapt_to_models, admit_runs, language_models
-    from mnemoscope.claims.trials import claim_variants, plan_work
+    from mnemoscope.claims.trials import plan_work
+    from mnemoscope.claims.variants import claim_variants
     from mnemoscope.cli.trials import claims_named
     from mnemoscope.models.zoo import WORD, labels
 

@@ -10,12 +10,14 @@ import numpy as np
 import xarray as xr
 from markupsafe import Markup
 
-from mnemoscope.claims.claim import GATE, Claim, Control
+from mnemoscope.claims.claim import GATE, Claim, Control, Outcome
 from mnemoscope.claims.evidence import prompt_mean, select_effect
 from mnemoscope.claims.explanation import Quantity
 from mnemoscope.claims.false_discoveries import describe_discoveries
 from mnemoscope.claims.judge import find_control_fault
-from mnemoscope.claims.verdict import Multiverse, Outcome, PartResult, Ruling, SensitivityCell, Verdict
+from mnemoscope.claims.multiverse import Multiverse
+from mnemoscope.claims.ruling import Ruling, SensitivityCell
+from mnemoscope.claims.verdict import PartResult, Verdict
 from mnemoscope.report.page import TEMPLATES, Page, attention_view
 from mnemoscope.report.rulings import words
 from mnemoscope.report.rulings.plots import LOOKS, emergence_plots, short_names, strip_plots

@@ -14,7 +14,8 @@ from jaxtyping import Float
 
 from mnemoscope.claims.claim import GATE, Claim, Control, Criterion
 from mnemoscope.claims.evidence import select_effect
-from mnemoscope.claims.verdict import PartResult, Ruling
+from mnemoscope.claims.ruling import Ruling
+from mnemoscope.claims.verdict import PartResult
 from mnemoscope.report.rulings.words import case_means, effect_unit, format_number
 
 _HEIGHT = 235

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mnemoscope.claims.claim import Outcome
-from mnemoscope.claims.verdict import Multiverse
+from mnemoscope.claims.multiverse import Multiverse
 
 _LOOKS: dict[Outcome, tuple[str, str]] = {
     "SUPPORTED": ("#00705a", "circle"),

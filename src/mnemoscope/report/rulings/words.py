@@ -8,10 +8,12 @@ from types import MappingProxyType
 import numpy as np
 import xarray as xr
 
-from mnemoscope.claims.claim import EFFECT, GATE, Claim, Control, Criterion
+from mnemoscope.claims.claim import EFFECT, GATE, Claim, Control, Criterion, Outcome
 from mnemoscope.claims.evidence import as_dataset, prompt_mean, select_effect
 from mnemoscope.claims.explanation import Quantity
-from mnemoscope.claims.verdict import Outcome, PartResult, Ruling, Superseded, Verdict
+from mnemoscope.claims.registration import Superseded
+from mnemoscope.claims.ruling import Ruling
+from mnemoscope.claims.verdict import PartResult, Verdict
 from mnemoscope.core.presets import Configuration
 from mnemoscope.report.rulings.differences import format_number, interval_text, outcome_text
 from mnemoscope.report.tables import Number, Table, pluralise
