@@ -24,7 +24,7 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.models.building import build
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.constructed.stand_ins import prescribe_course, step_course
-from mnemoscope.models.run import create_run, finish_run
+from mnemoscope.models.run import create_run, find_runs, finish_run
 from mnemoscope.models.subjects import Subject, combined, untrained
 
 D4, D8 = Configuration(preset="d4"), Configuration(preset="d8")
@@ -181,6 +181,31 @@ def test_weights_under_two_seeds_are_refused(runs):
     runs[9].checkpoint_path(last).write_bytes(runs[2].checkpoint_path(last).read_bytes())
     with pytest.raises(InputError, match=r"seed-02 and .*seed-09, .* the same weights: a copy is no replicate"):
         run_trials([make()], runs)
+
+
+def test_a_run_with_noise_under_another_seed_is_refused(runs):
+    """The same would be 18 seeds of which one is the other."""
+    model = runs[5].model()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 1e-6 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0))
+    save_checkpoint(model, runs[7].checkpoint_path(runs[7].last_step), step=runs[7].last_step)
+    with pytest.raises(InputError, match=r"seed-05 and .*seed-07, seeds 5 and 7 of d4, hold nearly the same weights"):
+        run_trials([make()], runs)
+
+
+def test_a_ruling_says_which_runs_are_verified_and_what_seeds_share(runs):
+    """These were never trained, and wrote nothing down."""
+    (sentence,) = only(run_trials([make()], runs)).independence
+    assert sentence.startswith("narrow: 18 of 18 runs unverified (no digest of the final weights was written down")
+    linear = Configuration(preset="facts-linear", recipe="quick")
+    claim = make(units={"linear": linear})
+    admitted = admit_runs(find_runs("zoo:facts-linear-quick"), [claim])
+    admitted.check_identity()
+    assert admitted.independence(claim)[-1] == (
+        "linear: all seeds share the initial weights and facts; they differ in their draws of data, and the claim is "
+        "about these only"
+    )
 
 
 def test_weights_of_another_step_or_another_training_are_refused(runs):

@@ -64,6 +64,12 @@ def test_what_is_packed_is_listed(trained, system, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "d4+" in out
     assert "MB in" in out
+    listed = (tmp_path / "archives" / "manifest.json").read_text()
+    assert listed.count("steps replayed") == 2
+    (tmp_path / "archives" / "manifest.json").unlink()
+    main(["dev", "zoo", "small", "--manifest"])
+    assert "archives listed: 1, in" in capsys.readouterr().out
+    assert (tmp_path / "archives" / "manifest.json").read_text() == listed
     main(["list", "zoo"])
     out = capsys.readouterr().out
     assert "2: 1 to 2" in out
@@ -81,7 +87,7 @@ def test_only_the_runs_of_the_plan_are_packed(trained, tmp_path, capsys, monkeyp
     assert ", small; got 'large'" in refused(["dev", "zoo", "large", *words[3:]], capsys)
     train(small_spec("d4", seed=3), runs / "seed-03")
     main(words)
-    (packed,) = (tmp_path / "packed").iterdir()
+    (packed,) = (tmp_path / "packed").glob("*.zip")
     monkeypatch.setattr(zoo, "folders", lambda: [packed.parent])
     assert list(zoo.archive(packed.stem).steps) == ["seed-01", "seed-02"]
     packed.unlink()
@@ -101,7 +107,7 @@ def test_what_is_there_is_packed_and_the_rest_added_later(trained, tmp_path, cap
     words = ["dev", "zoo", "small", "--add", "--out", "packed", "--runs"]
     for seed, there in ((2, ["seed-02"]), (1, ["seed-01", "seed-02"])):
         main([*words, str(trained / f"seed-0{seed}")])
-        (packed,) = (tmp_path / "packed").iterdir()
+        (packed,) = (tmp_path / "packed").glob("*.zip")
         assert list(zoo.read_archive(packed).steps) == there
     train(small_spec("d4", seed=9), tmp_path / "other")
     assert "of seed 1, 2;" in refused([*words, "other"], capsys)
@@ -112,7 +118,7 @@ def test_what_is_missing_is_trained_first(tmp_path, capsys):
     words = ["dev", "zoo", "small", "--runs", "runs"]
     assert "runs is no run directory" in refused(words, capsys)
     main([*words, "--train"])
-    (packed,) = (tmp_path / "archives").iterdir()
+    (packed,) = (tmp_path / "archives").glob("*.zip")
     before = packed.read_bytes()
     main([*words, "--train"])  # nothing is left to do
     assert packed.read_bytes() == before

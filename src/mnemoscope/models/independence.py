@@ -194,7 +194,8 @@ def _compare_seeds(
     cosine = f"cosine {own[place, place]:.2f}, with those of other seeds up to {usual.max():.2f}"
     if deviations[place] > N_DEVIATIONS:
         return replace(
-            _checked(inspection, f"they descend from the initial weights of the seed ({cosine})"), resembles=True
+            _checked(inspection, f"the final weights descend from the initial ones of the seed ({cosine})"),
+            resembles=True,
         )
     unknown = f"the final weights do not resemble the initial weights of the seed ({cosine})"
     return replace(inspection, missing=(*inspection.missing, unknown), resembles=False)

@@ -7,6 +7,7 @@ speaks against it and that cannot be shown. It is *refused* if something speaks 
 *Does not show* which runs were never handed in.
 """
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from mnemoscope.models.checkpoint import weights_digest
 from mnemoscope.models.independence import Inspection, inspect_runs, shared_parts, shared_sentence
 from mnemoscope.models.manifest import ManifestEntry, read_manifest, write_manifest
 from mnemoscope.models.run import Run, by_label, machine, open_run
-from mnemoscope.models.zoo import read_archive, unpack
+from mnemoscope.models.zoo import read_archive
 from mnemoscope.run.executor import analyse_many
 from mnemoscope.training.origin import expected_origin
 from mnemoscope.training.replay import HALF, Replay, replay
@@ -89,10 +90,12 @@ def list_archive(file: Path, replays: Replays = "all", *, jobs: int = 1) -> None
     """
     one_of("replays", replays, ALL_REPLAYS)
     packed = read_archive(file)
-    runs = [open_run(unpack(packed) / name) for name in packed.steps]
-    replayed = runs if replays == "all" else [runs[_draw(runs)]] if replays else []
-    listed = analyse_many([(run, run in replayed) for run in runs], _list_run, jobs=jobs)
-    digests = {run.spec.seed: each for run, each in zip(runs, listed, strict=True)}
+    with tempfile.TemporaryDirectory() as place, packed.open() as files:
+        files.extractall(place)
+        runs = [open_run(Path(place) / name) for name in packed.steps]
+        replayed = runs if replays == "all" else [runs[_draw(runs)]] if replays else []
+        listed = analyse_many([(run, run in replayed) for run in runs], _list_run, jobs=jobs)
+        digests = {run.spec.seed: each for run, each in zip(runs, listed, strict=True)}
     entry = ManifestEntry(sha256=packed.digest, machine=machine(), runs=digests)
     write_manifest(file.parent, {**read_manifest(file.parent), packed.label: entry})
 

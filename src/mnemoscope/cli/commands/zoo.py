@@ -58,7 +58,7 @@ def run(options: Zoo) -> None:
             for file in files:
                 list_archive(file, jobs=options.jobs)
                 advance()
-        console.print(f"listed {len(files)} archives in {folder / FILE}", highlight=False)
+        console.print(f"archives listed: {len(files)}, in {folder / FILE}", highlight=False)
         return
     if options.train:
         trained = train_with_progress([s for label in chosen for s in plan[label].values()], options.runs, options.jobs)

@@ -49,7 +49,7 @@ that differ by about .2.
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -182,11 +182,17 @@ def recalled(problem: Associations, matrix: Float[Tensor, "d d"]) -> float:
     return float((best == problem.answers).double().mean())
 
 
+@cache
+def _normal_nodes() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of Gauss's rule for means over a normal distribution."""
+    return np.polynomial.hermite_e.hermegauss(64)
+
+
 def predicted_recall(n: int, d: int) -> float:
     """The share of n inputs, at least two, that normal interference in dimension d leaves recalled."""
     in_range("n", n, 2, float("inf"))
     in_range("d", d, 1, float("inf"))
-    nodes, weights = np.polynomial.hermite_e.hermegauss(64)
+    nodes, weights = _normal_nodes()
     answer = 1 + ((n - 1) / d**2) ** 0.5 * nodes
     variance = 2 * answer.clip(min=0) / d + max(n - 2, 1e-9) / d**2
     recalled_at = np.exp((n - 1) * log_ndtr(answer / variance**0.5))
