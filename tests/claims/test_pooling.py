@@ -2,8 +2,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mnemoscope.claims.judge import judge
 from mnemoscope.claims.pooling import pool
+from mnemoscope.claims.verdict import Ruling, SensitivityCell, ruling_record
 from mnemoscope.core.errors import InputError
+from tests.claims.trials import make_claim, make_evidence
 
 
 def test_systems_of_equal_errors_are_averaged_as_numbers():
@@ -39,3 +42,25 @@ def test_two_systems_and_unknown_errors_are_refused():
         pool([0.1, 0.2], [0.1, 0.1])
     with pytest.raises(InputError, match=r"errors must be positive numbers; got 0\.1, 0, 0\.1"):
         pool([0.1, 0.2, 0.3], [0.1, 0.0, 0.1])
+
+
+def test_a_ruling_pools_the_configurations_that_it_was_asked_of():
+    """Its own and two recipes; a cell that changes the measure, and one without models, are no configurations."""
+    rng, claim = np.random.default_rng(0), make_claim()
+    verdicts = [judge(claim, make_evidence(rng.normal(mean, 0.1, 16))) for mean in (0.5, 0.8, 1.1, 9.0)]
+    own, quick, long, zero = verdicts
+    few = judge(claim, make_evidence(np.ones(3)))
+    cells = [
+        SensitivityCell(factor=factor, value=value, verdict=verdict, before=own.outcome)
+        for factor, value, verdict in (
+            ("recipe", "quick", quick), ("recipe.n_steps", "9", long), ("kind", "zero", zero), ("recipe", "none", few),
+        )
+    ]  # fmt: skip
+    ruling = Ruling(claim=claim, evidence=make_evidence(np.ones(16)), verdict=own, rivals={}, sensitivity=tuple(cells))
+    assert ruling.pooled is not None
+    assert ruling.pooled.n == 3
+    assert ruling.pooled.mean == pytest.approx(np.mean([own.effect, quick.effect, long.effect]), abs=0.02)
+    assert ruling.pooled.prediction.high > 1.5
+    assert ruling_record(ruling)["pooled"]["n"] == 3
+    assert "for another one" in str(ruling.pooled)
+    assert Ruling(claim=claim, evidence=ruling.evidence, verdict=own, rivals={}).pooled is None
