@@ -35,7 +35,8 @@ def claim_dates(options: ClaimDates) -> None:
             raise InputError("claims that belong to no package have no registrations; leave them out")
         by_id = {claim.id: claim for claim in claims if package_of(claim) == package}
         registered = {id: entry for id, entry in read_registrations(package).items() if id in by_id}
-        found = {**read_dates(package), **history_dates(by_id, registered, package)}
+        others = {id: dates for id, dates in read_dates(package).items() if id not in by_id}
+        found = {**others, **history_dates(by_id, registered, package)}
         write_atomically(package / FILE, (json.dumps(found, indent=1, sort_keys=True) + "\n").encode())
         console.print(f"wrote {package / FILE}", highlight=False)
     rows = [[claim.id, str(claim_standing(claim, None))] for claim in claims]
