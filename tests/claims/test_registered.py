@@ -116,10 +116,9 @@ def test_what_was_registered_before_versions_were_counted_is_read():
         entry = read_registrations(package_of(claim))[claim.id]
         each = [old["registration"] for old in entry.get("superseded", [])]
         for old, new in pairwise([*each, entry]):
-            assert "version" not in old
             assert differences(old, old) == []
             assert differences(old, new) != [], claim.id
-            n_found += 1
+            n_found += "version" not in old
     assert n_found > 40
 
 
