@@ -16,7 +16,7 @@ SOURCE = "Nichani, Lee & Bietti 2025, Understanding factual recall in transforme
 FIRST_SEED = 16
 """Seeds from 1000 on were looked at while recipes were chosen."""
 FIRST_DRAWN = 64
-"""Of models whose facts and initial weights are drawn by the seed."""
+"""The first seed of models whose facts and initial weights are drawn by the seed."""
 DRAWN = "facts-linear-drawn"
 LINEAR = {DRAWN: Configuration(preset=DRAWN)}
 SIZES = (0.01, 0.02, 0.1, 0.3)

@@ -96,7 +96,7 @@ def test_seeds_of_linear_attention_share_nothing_but_the_embeddings():
 def test_the_size_of_initial_weights_belongs_to_one_hot_models():
     with pytest.raises(InputError, match=r"model\.initial_size must be"):
         replace(LINEAR[DRAWN], changes=(("model.initial_size", -1.0),)).spec(0)
-    with pytest.raises(InputError, match=r"model\.initialisation with model\.initial_size must be one-hot"):
+    with pytest.raises(InputError, match=r"model\.initialisation with model\.initial_size must be one of: one-hot"):
         ModelSpec(initial_size=0.1)
 
 
