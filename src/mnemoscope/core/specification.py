@@ -87,6 +87,8 @@ class ModelSpec:
     silent: int | None = field(default=None, metadata=NEWER)
     """Token whose embedding is zero, counted from the end of the vocabulary where it is negative: a position that holds
     it asks with the bias of the queries alone, and its residual stream holds what is written there and nothing else."""
+    initial_size: float | None = field(default=None, metadata=NEWER)
+    """Standard deviation of the normal weights that a one-hot model starts with, drawn by the seed; none: all 1e-5."""
 
     def __post_init__(self) -> None:
         for name in ("d_model", "n_heads", "n_layers"):
@@ -109,6 +111,9 @@ class ModelSpec:
             raise InputError("model.silent needs model.embeddings frozen, or training gives the token an embedding")
         if self.initialisation == "one-hot" and (self.n_heads, self.head_width) != (1, self.d_model):
             raise InputError("model.initialisation one-hot needs model.n_heads 1 and model.d_head = model.d_model")
+        if self.initial_size is not None:
+            one_of("model.initialisation with model.initial_size", self.initialisation, ("one-hot",))
+            in_range("model.initial_size", self.initial_size, 0, math.inf)
         if self.d_head is None and self.d_model % self.n_heads:
             raise InputError(
                 f"model.n_heads must divide model.d_model = {self.d_model}; got {self.n_heads}; change one of the two, "

@@ -199,12 +199,14 @@ def _init_normal(name: str, value: Tensor, draws: torch.Generator, _: ModelSpec)
     value.normal_(generator=draws).div_(math.sqrt(width))
 
 
-def _init_one_hot(name: str, value: Tensor, *_: object) -> None:
+def _init_one_hot(name: str, value: Tensor, draws: torch.Generator, spec: ModelSpec) -> None:
     """Set a parameter so that every token has a separate dimension and attention starts at almost nothing."""
     if name.endswith((".W_E", ".W_U", ".W_K", ".W_V")):
         value.copy_(torch.eye(*value.shape[-2:]))
-    else:
+    elif spec.initial_size is None:
         value.fill_(1e-5)
+    else:
+        value.normal_(generator=draws).mul_(spec.initial_size)
 
 
 def _init_scaled(name: str, value: Tensor, _: torch.Generator, spec: ModelSpec) -> None:

@@ -15,7 +15,12 @@ from mnemoscope.systems.factual_recall.tasks import FactualRecall
 SOURCE = "Nichani, Lee & Bietti 2025, Understanding factual recall in transformers via associative memories"
 FIRST_SEED = 16
 """Seeds from 1000 on were looked at while recipes were chosen."""
-LINEAR = {"facts-linear": Configuration(preset="facts-linear")}
+FIRST_DRAWN = 64
+"""The first seed of models whose facts and initial weights are drawn by the seed."""
+DRAWN = "facts-linear-drawn"
+LINEAR = {DRAWN: Configuration(preset=DRAWN)}
+SIZES = (0.01, 0.02, 0.1, 0.3)
+"""Standard deviations of initial weights that the claims about linear attention vary; judged is 1e-5."""
 SOFTMAX = {"facts-softmax": Configuration(preset="facts-softmax")}
 
 TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml")

@@ -52,6 +52,15 @@ PRESETS.add(
     ),
 )
 PRESETS.add(
+    "facts-linear-drawn",
+    Preset(
+        summary="the same, with facts and initial weights drawn by the seed",
+        task=replace(_LINEAR, facts="random"),
+        model=replace(LINEAR, initial_size=1e-5),
+        recipes={"quick": replace(_DESCENT, name="quick", batch_size=128), "published": _DESCENT},
+    ),
+)
+PRESETS.add(
     "facts-softmax",
     Preset(
         summary="the same 16 x 4 facts, softmax attention on random embeddings, MLP, Adam",
@@ -78,17 +87,17 @@ def _part(presets: Iterable[str], seeds: range, *, recipe: str = "quick") -> Tra
     return TrainingSet(recipe=recipe, presets=tuple(presets), seeds=tuple(seeds))
 
 
-_JUDGED = ("facts-linear", "facts-softmax", *WIDTHS)
 SYSTEMS.add(
     "factual-recall",
     System(
         summary="facts about subjects and relations: where they are stored, and in which order they are learned",
-        quick=(_part(_JUDGED, range(48, 52)),),
+        quick=(_part(("facts-linear", "facts-linear-drawn", "facts-softmax", *WIDTHS), range(48, 52)),),
         full=(_part(("facts", "facts-linear"), range(4), recipe="published"),),
         shipped=(
-            _part(_JUDGED[:2], range(16, 32)),
+            _part(("facts-linear", "facts-softmax"), range(16, 32)),
             _part(WIDTHS, range(16, 36)),
             _part(("facts-linear",), range(16, 32), recipe="published"),
+            replace(_part(("facts-linear-drawn",), range(64, 80)), packed=False),
         ),
         compact=True,
     ),

@@ -136,5 +136,6 @@ SYSTEMS.add(
     plan(
         "in-context recall in competition with a frequent noise token", _NOISY,
         _part("quick", 16, 16, _NOISY), _part("long", 32, 16, _NOISY),
+        replace(_part("quick", 64, 16, _NOISY), packed=False),
     ),
 )  # fmt: skip

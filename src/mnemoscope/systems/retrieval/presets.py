@@ -88,6 +88,7 @@ _SYSTEM = System(
         _part("quick", ("retrieval-3",), range(64, 88)),
         replace(_part("quick", ("retrieval-3-last",), range(64, 80)), packed=False),
         _part("quick", list(_DEPTHS)[:3], range(16, 32)),
+        replace(_part("quick", ("retrieval-3",), range(112, 136)), packed=False),
     ),
     compact=True,
 )

@@ -1,11 +1,16 @@
 """F1 to F4: what decides them, and whether their controls behave."""
 
-import pytest
+from dataclasses import replace
 
-from mnemoscope import InputError
+import pytest
+import torch
+import xarray as xr
+
+from mnemoscope import InputError, ModelSpec
+from mnemoscope.models.building import build_untrained
 from mnemoscope.models.constructed import Predictor
-from mnemoscope.systems.factual_recall.claim_parts import LINEAR
-from mnemoscope.systems.factual_recall.claims.convergence import F3, left_of_it, loss_at_end
+from mnemoscope.systems.factual_recall.claim_parts import DRAWN, LINEAR
+from mnemoscope.systems.factual_recall.claims.convergence import F3, loss_at_end
 from mnemoscope.systems.factual_recall.claims.growth import F1, F1_ATTENTION
 from mnemoscope.systems.factual_recall.claims.growth import measure as measure_growth
 from mnemoscope.systems.factual_recall.claims.hallucination import F4, F4_SOFTMAX, phases
@@ -56,15 +61,43 @@ def test_what_is_measured_for_f2():
 
 
 def test_what_decides_f3():
-    task = LINEAR["facts-linear"].spec(0).task
-    assert loss_at_end(on(Predictor(task, "fact"), task))["loss"] == pytest.approx(0)
-    relation = loss_at_end(on(Predictor(task, "relation"), task))
-    assert relation["loss"] == relation["loss_subject"] == pytest.approx(2.079, abs=1e-3)
+    task = LINEAR[DRAWN].spec(0).task.for_seed(0)
+    followed = xr.Dataset({"loss": ("step", [3.0, 0.5, 0.1])}, coords={"step": [0, 6144, 8192]})
+
+    def found(reference):
+        return loss_at_end(replace(on(Predictor(task, reference), task), trajectory=followed))
+
+    assert found("fact")["loss"] == pytest.approx(0)
+    relation = found("relation")
+    assert relation["loss"] == relation["loss_subject"] > 1.5
+    assert relation["left"] == pytest.approx(0.2)
     known, unknown, still = ({"loss": loss, "loss_subject": loss, "left": left} for loss, left in KINDS)
     assert outcomes(F3, known) == ["SUPPORTED", "REFUTED", "REFUTED"]
     assert outcomes(F3, unknown) == ["REFUTED", "SUPPORTED", "REFUTED"]
-    assert outcomes(F3, still) == ["SUPPORTED", "REFUTED", "SUPPORTED"]
+    assert outcomes(F3, still) == ["REFUTED", "REFUTED", "SUPPORTED"]
     assert outcomes(F3, *[known] * 15, unknown)[0] != "SUPPORTED", "one exception counts"
+
+
+def test_seeds_of_linear_attention_share_nothing_but_the_embeddings():
+    one, again, other = (LINEAR[DRAWN].spec(seed) for seed in (64, 64, 65))
+    tables = [spec.task.for_seed(spec.seed).table() for spec in (one, again, other)]
+    assert (tables[0] == tables[1]).all()
+    assert (tables[0] != tables[2]).any()
+    models = [build_untrained(spec) for spec in (one, again, other)]
+    written = [model.blocks[0].attn.W_O for model in models]
+    assert (written[0] == written[1]).all()
+    assert (written[0] != written[2]).all()
+    assert (models[0].embed.W_E == models[2].embed.W_E).all()
+    large = build_untrained(replace(LINEAR[DRAWN], changes=(("model.initial_size", 0.1),)).spec(64)).blocks[0].attn.W_O
+    assert float(large.detach().std()) == pytest.approx(0.1, rel=0.05)
+    assert torch.allclose(large, written[0] * 1e4)
+
+
+def test_the_size_of_initial_weights_belongs_to_one_hot_models():
+    with pytest.raises(InputError, match=r"model\.initial_size must be"):
+        replace(LINEAR[DRAWN], changes=(("model.initial_size", -1.0),)).spec(0)
+    with pytest.raises(InputError, match=r"model\.initialisation with model\.initial_size must be one of: one-hot"):
+        ModelSpec(initial_size=0.1)
 
 
 def test_what_decides_f4():
@@ -72,9 +105,9 @@ def test_what_decides_f4():
     assert outcomes(F4, {"relation": 0.0, "subject": 0.5, "apart": 0.0}) == ["REFUTED", "SUPPORTED", "SUPPORTED"]
 
 
-@pytest.mark.parametrize("measure", [left_of_it, phases])
+@pytest.mark.parametrize("measure", [loss_at_end, phases])
 def test_without_a_trajectory_there_is_nothing_to_follow(measure):
-    task = LINEAR["facts-linear"].spec(0).task
+    task = LINEAR[DRAWN].spec(0).task.for_seed(0)
     with pytest.raises(InputError, match="track it first"):
         measure(on(Predictor(task, "fact"), task))
 

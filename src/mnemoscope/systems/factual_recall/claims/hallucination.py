@@ -1,7 +1,8 @@
 """F4 and F4-softmax: before the fact is known there is a phase in which the relation alone answers.
 
-F4 is linear attention on one-hot embeddings under gradient descent, as published but for batches of 128. F4-softmax is
-the same sentence about softmax attention on random embeddings with an MLP, under Adam, on the same facts.
+F4 is linear attention on one-hot embeddings under gradient descent, as published but for batches of 128; facts and
+initial weights are drawn by the seed, and the size of these weights is a factor. F4-softmax is the same sentence about
+softmax attention on random embeddings with an MLP, under Adam, with facts that all seeds share.
 """
 
 from typing import Any
@@ -12,7 +13,17 @@ from mnemoscope import CLAIMS, Claim, Configuration, Subject
 from mnemoscope.claims import Case, Measured, case, controls, most
 from mnemoscope.models.constructed import prescribe_course
 from mnemoscope.systems.factual_recall.analyses import NEAR, stages
-from mnemoscope.systems.factual_recall.claim_parts import LINEAR, SOFTMAX, TEXTS, course, facts_claim, followed, task_of
+from mnemoscope.systems.factual_recall.claim_parts import (
+    FIRST_DRAWN,
+    LINEAR,
+    SIZES,
+    SOFTMAX,
+    TEXTS,
+    course,
+    facts_claim,
+    followed,
+    task_of,
+)
 
 PHASE, TOGETHER = 0.25, 0.1
 
@@ -37,8 +48,8 @@ def phases(subject: Subject, *, near: float = NEAR) -> Measured:
     }
 
 
-def about(id: str, model: str, units: dict[str, Configuration], *, end: float, **fields: Any) -> Claim:
-    """F4 about a model, whose training is planted with `end` steps until the fact is known."""
+def about(id: str, models: str, units: dict[str, Configuration], *, end: float, **fields: Any) -> Claim:
+    """F4 about models, whose training is planted with `end` steps until the fact is known."""
 
     def planted(name: str, *steps: float, **others: float) -> Case:
         return case(name, prescribe_course(units, dict.fromkeys(units, course(*steps, **others))), n=1)
@@ -49,7 +60,7 @@ def about(id: str, model: str, units: dict[str, Configuration], *, end: float, *
     briefly = planted("by the relation for a tenth", 0.9 * end, end)
     claim = facts_claim(
         id=id,
-        statement=f"Before {model} know a fact they answer by the relation alone for a while.",
+        statement=f"Before {models} know a fact they answer by the relation alone for a while.",
         units=units,
         measure=phases,
         explanation=TEXTS.explain(id, near=NEAR),
@@ -75,7 +86,15 @@ def about(id: str, model: str, units: dict[str, Configuration], *, end: float, *
 
 
 _VARIED = {"near": (0.05, 0.2)}
-F4 = about("F4", "linear attentions", LINEAR, end=4480, factors={**_VARIED, "recipe": ("published",)})
+F4 = about(
+    "F4",
+    "linear attentions with small initial weights",
+    LINEAR,
+    end=4480,
+    first_seed=FIRST_DRAWN,
+    version=2,
+    factors={**_VARIED, "model.initial_size": SIZES},
+)
 F4_SOFTMAX = about("F4-softmax", "softmax models", SOFTMAX, end=480, factors=_VARIED)
 for _claim in (F4, F4_SOFTMAX):
     CLAIMS.add(_claim.id, _claim)

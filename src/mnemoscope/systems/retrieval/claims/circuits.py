@@ -1,6 +1,7 @@
 """R5, R6, R8 and R9: the circuit of attention that models with three steps learn.
 
-What the effects are is in `circuit_effects`; paths and places are those of `Retrieval`.
+What the effects are is in `circuit_effects`, of R5-alone and R6 in `joint_circuits`; paths and places are those of
+`Retrieval`. R5 counts the heads of a circuit, R5-alone those that are missed when they alone are taken out.
 """
 
 from dataclasses import replace
@@ -13,13 +14,16 @@ from mnemoscope.systems.retrieval.circuit_effects import WAYS, ChainPath, of_pat
 from mnemoscope.systems.retrieval.claim_parts import (
     CHAINS,
     FIRST_OF_THREE,
+    FIRST_UNSEEN,
     FOLLOWS,
+    LAST_OF_THREE,
     TASK,
     TEXTS,
     WHOLE_CHAIN,
     retrieval,
 )
 from mnemoscope.systems.retrieval.constructed import chain_follower
+from mnemoscope.systems.retrieval.joint_circuits import BUDGET, MATTERS, matter_alone, take_apart_together
 
 FEW = 1 / 3
 """Share of the heads; four of twelve in the source."""
@@ -52,6 +56,7 @@ _BACK = _circuit("pairs of step 3 reach back", *_PAIRS, *_HOPS, (1, 1, 5, 4, 0.3
 _ONE_HOP_LESS = _circuit("the query skips a step", *_PAIRS, *_HOPS[1:])
 _NO_WAY = _circuit("no circuit")
 _THREE_HEADS = _circuit("three heads", *_PAIRS, *_HOPS[1:])
+_MANY_ALONE = table("half of the heads matter alone", {CHAINS: {"share": 0.5, "heads": 24.0, GATE: 0.01}})
 
 
 def _explained(id: str, *first: str, **margins: float) -> Explanation:
@@ -64,13 +69,14 @@ circuits = partial(
     retrieval,
     units=WHOLE_CHAIN,
     first_seed=FIRST_OF_THREE,
+    last_seed=LAST_OF_THREE,
     gate=FOLLOWS,
     measure=take_apart,
     factors={"tolerance": (0.02, 0.1)},
 )
 _R5 = circuits(
     id="R5",
-    statement="Few heads matter, and the first that does connects the two symbols of a pair.",
+    statement="Few heads are in the circuit, and the first that is connects the two symbols of a pair.",
     explanation=_explained("R5", "share", "pairs_first", "query_first"),
     parts=(
         most("share", "below", FEW, "share of heads"),
@@ -86,10 +92,34 @@ R5 = _R5.against(
         controls=controls(positive=(_QUERY_FIRST,), negative=(_FOLLOWS, _UNTRAINED)),
     ),
 )
-_R6 = circuits(
+unseen = partial(retrieval, units=WHOLE_CHAIN, first_seed=FIRST_UNSEEN, gate=FOLLOWS)
+_R5_ALONE = unseen(
+    id="R5-alone",
+    statement="Few heads matter alone: the error rises without the output of one head for fewer than a third of them.",
+    measure=matter_alone,
+    explanation=TEXTS.explain("R5-alone", matters=MATTERS),
+    factors={"matters": (0.01, 0.1)},
+    parts=(most("share", "below", FEW, "share of heads"), most("heads", "above", 0.5, "heads")),
+    controls=controls(positive=(_FOLLOWS,), negative=(_MANY_ALONE, _UNTRAINED)),
+)
+R5_ALONE = _R5_ALONE.against(
+    _R5_ALONE.rival(
+        "many",
+        "A third of the heads or more matter alone.",
+        parts=(most("share", "above", FEW, "share of heads"),),
+        controls=controls(positive=(_MANY_ALONE,), negative=(_FOLLOWS, _UNTRAINED)),
+    ),
+)
+_R6 = unseen(
     id="R6",
-    statement="With all attention replaced the error hardly rises; without any path above the first layer it does.",
-    explanation=_explained("R6", "kept", "removed", "at_query", "elsewhere", kept=KEPT, costs=COSTS),
+    statement=(
+        "A circuit exists that replaces all attention by single places, all keys alike or the query itself with hardly "
+        "more error, and none of whose paths above the first layer can be spared."
+    ),
+    version=2,
+    measure=take_apart_together,
+    explanation=TEXTS.explain("R6", kept=KEPT, costs=COSTS, budget=BUDGET),
+    factors={"others": ("mean",)},
     parts=(most("kept", "below", KEPT, _ERROR), most("removed", "above", COSTS, _ERROR)),
     controls=controls(positive=(_FOLLOWS, _BACK), negative=(_LOST, _IDLE_PATH, _FETCHED_LATE, _UNTRAINED)),
 )
@@ -142,5 +172,5 @@ R9 = _R9.against(
         ),
     ),
 )
-for _claim in (R5, R6, R6_FIRST, R8, R9):
+for _claim in (R5, R5_ALONE, R6, R6_FIRST, R8, R9):
     CLAIMS.add(_claim.id, _claim)
