@@ -11,6 +11,6 @@ LENGTH = copy_task.Copy().length
 
 @pytest.mark.claim(gate="copying", at_least=0.99, expect="SUPPORTED")
 def test_one_head_copies_by_looking_back():
-    """The head attends to the letter that is due, and copying needs it."""
+    """The head attends to the right letter, and copying needs it."""
     assert_pattern(head("the head"), previous(LENGTH), at_least=0.5)
     assert_necessary(head("the head"), for_="copying", at_least=0.25)

@@ -94,7 +94,7 @@ _ANY = table("any heads", {"model": {name: np.full(4, value) for name, value in 
 _G6 = about_models(
     id="G6",
     statement="Indirect-object identification is shared out between single heads: one that attends to the name that is "
-    "due writes it, one that attends to it writes against it, and an earlier one that attends to the name said again "
+    "due writes it, one that attends to it writes against it, and an earlier one that attends to the repeated name "
     "directs those that write through their queries.",
     source="Wang et al. 2022",
     parts=(

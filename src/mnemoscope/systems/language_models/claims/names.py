@@ -78,7 +78,7 @@ _NONE = dict.fromkeys(("effect", "beyond", "copied"), np.zeros(4))
 _ANY = table("any heads", {"model": {**_NONE, "lost_random": np.full(4, 0.5), GATE: np.ones(4)}})
 _G4 = about_models(
     id="G4",
-    statement="Indirect-object identification goes through heads that attend to the name that is due and copy it: the "
+    statement="Indirect-object identification goes through heads that attend to the right name and copy it: the "
     "lead is lost without the heads of the largest direct effect, and turns round where they attend to the other name.",
     source="Wang et al. 2022",
     parts=(
