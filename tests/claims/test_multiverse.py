@@ -139,7 +139,7 @@ def test_controls_are_measured_under_the_same_factors_and_held_to_the_margins_of
     found = tried(of_draws(margin=0.45, controls=(bad,), measure=of_case, factors={"side": (-1,)})).multiverse
     assert {each.outcome for each in found.universes if each.choices["side"] == AS_CLAIMED} == {"SUPPORTED"}
     assert {each.outcome for each in found.universes if each.choices["side"] == "-1"} == {"INCONCLUSIVE"}
-    assert "In 10 a control misbehaves" in found.sentence
+    assert "In 5 a control misbehaves" in found.sentence
 
 
 def test_combinations_without_models_are_counted_and_not_judged():

@@ -4,7 +4,7 @@ from scipy import stats
 
 from mnemoscope.claims.judge import judge
 from mnemoscope.claims.pooling import pool
-from mnemoscope.claims.verdict import Ruling, SensitivityCell, ruling_record
+from mnemoscope.claims.ruling import Ruling, SensitivityCell, ruling_record
 from mnemoscope.core.errors import InputError
 from tests.claims.trials import make_claim, make_evidence
 
