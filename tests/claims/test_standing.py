@@ -127,6 +127,32 @@ def test_dates_come_from_the_history(tmp_path, monkeypatch):
     assert history_dates({"T14": T14}, {"T14": registration(replace(T14, margin=0.7), [16])}, tmp_path) == {}
 
 
+def test_a_claim_asked_anew_of_other_questions_is_dated_by_its_own_verdict(tmp_path):
+    """Its version is higher; where only the margin is another, the first verdict counts."""
+    git(tmp_path, "init", "-q")
+    old = {**registration(make_claim(replicate="question"), ()), "version": 1}
+    superseded = {"superseded": [{"reason": "other questions", "registration": old}]}
+    anew, milder = {**old, "version": 2, **superseded}, {**old, "joined": "any", **superseded}
+    steps = [
+        (FILE, json.dumps({"T0": old})),
+        ("outcome.md", "| T0 | it does | REFUTED |\n"),
+        (FILE, json.dumps({"T0": anew})),
+        ("outcome.md", "| T0 | it does | SUPPORTED |\n"),
+        (FILE, json.dumps({"T0": milder})),
+    ]
+    for day, (name, content) in enumerate(steps, 1):
+        (tmp_path / name).write_text(content)
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-qm", str(day), date=f"2026-01-0{day}T00:00:00+00:00")
+    claims = {"T0": make_claim(replicate="question")}
+    days = {
+        what: (found[REGISTERED][9:10], found["runs"][9:10])
+        for what, form in (("old", old), ("anew", anew), ("milder", milder))
+        for found in history_dates(claims, {"T0": form}, tmp_path).values()
+    }
+    assert days == {"old": ("1", "2"), "anew": ("3", "4"), "milder": ("5", "2")}
+
+
 PACKAGES = sorted({package for name in CLAIMS.names() if (package := package_of(CLAIMS.get(name)))})
 
 

@@ -3,7 +3,8 @@
 A claim was registered in the first commit in which some `registered.json` asks its present question. Its runs are those
 of its seeds in the archives: each is dated by the first commit with an archive that holds the same metrics, so that an
 archive that was packed anew keeps its date. A claim about draws or language models, or one whose runs are not shipped,
-is dated by the first commit with a verdict on it. Two in one commit count as after: nothing shows their order.
+is dated by the first commit with a verdict on it; one that was asked anew with a higher version, of other questions, by
+the first verdict since. Two in one commit count as after: nothing shows their order.
 """
 
 import io
@@ -41,10 +42,17 @@ def history_dates(
     for id, registration in registrations.items():
         question = question_of(registration)
         registered = asked.get((id, question), "")
-        first = min(_run_dates(claims[id], registration["seeds"], runs), default=verdicts.get(id, ""))
+        judged = [date for date in verdicts.get(id, ()) if date >= registered or not _is_new_measure(registration)]
+        first = min(_run_dates(claims[id], registration["seeds"], runs), default=min(judged, default=""))
         if registered:
             found[id] = {REGISTERED: registered, "runs": first, "question": question}
     return found
+
+
+def _is_new_measure(registration: Mapping[str, Any]) -> bool:
+    """True if all earlier forms of a claim had a lower version."""
+    earlier = [form["registration"].get("version") or 1 for form in registration.get("superseded", ())]
+    return bool(earlier) and registration.get("version", 1) > max(earlier)
 
 
 def _run_dates(claim: Claim, seeds: list[int], runs: RunDates) -> list[str]:
@@ -86,16 +94,16 @@ def _runs(root: Path) -> RunDates:
     return found
 
 
-def _verdicts(root: Path) -> dict[str, str]:
-    """The date of the first verdict on each claim: a row of a table, or an entry of verdicts.json."""
-    found, date = {}, ""
+def _verdicts(root: Path) -> dict[str, set[str]]:
+    """The dates of verdicts on each claim: rows of tables, and entries of verdicts.json."""
+    found: dict[str, set[str]] = {}
+    date = ""
     text = _git(root, "log", "--reverse", "--format=commit %aI", "-p", "-U0", "--", "*.md", "*verdicts.json")
     for line in text.decode(errors="replace").splitlines():
         if line.startswith("commit "):
             date = line.partition(" ")[2]
         elif parts := _VERDICT.match(line):
-            id = parts[1] or parts[2]
-            found[id] = min(date, found.get(id, date))
+            found.setdefault(parts[1] or parts[2], set()).add(date)
     return found
 
 

@@ -58,13 +58,15 @@ NOT_REGISTERED = Standing()
 
 
 def question_of(registration: Mapping[str, Any]) -> str:
-    """The digest of what is asked by a registration: criteria, gate, replicates, seeds, prompts and configurations.
+    """The digest of a question: criteria, gate, replicates, seeds, prompts, configurations, version of the measure.
 
     Code, rivals, factors and controls are no part of it: they were added to some claims later.
     """
     units = {name: [unit[part] for part in ("preset", "recipe", "changes")]
              for name, unit in registration["units"].items()}  # fmt: skip
     asked = {**{name: registration.get(name) for name in _QUESTION}, "units": units}
+    if registration.get("version", 1) > 1:
+        asked["version"] = registration["version"]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 
