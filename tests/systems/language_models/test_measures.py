@@ -1,5 +1,7 @@
 """What the claims measure, on a small model with rotary positions and shared keys, and where an answer is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ import mnemoscope as ms
 from mnemoscope.claims.claim import CLAIMS, GATE
 from mnemoscope.systems.language_models import constructed, name_circuit, prompts, reading
 from mnemoscope.systems.language_models.prompts import givers
+from tests.systems.on_trial import trouble
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +27,16 @@ def test_every_question_has_all_effects_and_a_gate(id, untrained):
     (n,) = {len(np.asarray(values)) for values in found.values()}
     assert n >= claim.n_replicates
     assert all(np.isfinite(values).all() for values in found.values())
+
+
+@pytest.mark.parametrize(("id", "factor", "value"), [
+    ("G3", "text", "people"), ("G4", "names", "rare"), ("G6", "stories", "talking"), ("G5", "relations", "namesakes"),
+])  # fmt: skip
+def test_controls_behave_under_sets_whose_words_they_do_not_know(id, factor, value):
+    claim = CLAIMS.get(id)
+    assert value in claim.factors[factor]
+    positive = replace(claim, controls=tuple(control for control in claim.controls if control.kind == "positive"))
+    assert trouble(positive, **{factor: value}) is None
 
 
 def test_the_lead_is_taken_at_scored_positions_whatever_the_rows_of_a_pass(untrained, monkeypatch):

@@ -2,7 +2,8 @@
 
 Fixed seeds, one for choosing heads, one for the reference of means and one for the questions, give every model with one
 tokenizer the same questions. Prompts that heads are chosen by are made of one half of the words or names, those that
-are measured of the other half.
+are measured of the other half. Where a tokenizer has too few words of a set, as those of constructed models have, the
+first set of its kind stands in.
 """
 
 from collections.abc import Sequence
@@ -173,6 +174,8 @@ def facts(model: HookedModel, *, relations: str = ALL) -> Facts:
             third = next((other for other in unlike if partner and first[other] != first[partner]), None)
             if partner and third:
                 rows.append((template, of, (subject, partner, third)))
+    if not rows and relations != ALL:
+        return facts(model)
     if not rows:
         raise InputError("the tokenizer tells no three answers to the facts apart; take a model with another one")
     told = _about(model, [(template, subjects, [of[each] for each in subjects]) for template, of, subjects in rows])
@@ -210,7 +213,9 @@ def givers(
     """
     one_of("names", names, NAMES)
     one_of("stories", stories, STORIES)
-    known, templates = list(_half(list(single(model, NAMES[names])), seed=seed)), STORIES[stories]
+    templates = STORIES[stories]
+    each = [_half(list(single(model, NAMES[of])), seed=seed) for of in (names, COMMON)]
+    known = next((of for of in each if len(of) >= 3), each[-1])
     if len(known) < 3:
         raise InputError(f"three names must be single tokens; the tokenizer has {len(known)} of them")
     draws = generator(seed, "names")
@@ -256,6 +261,7 @@ def conflicts(model: HookedModel, *, text: str = PLACES) -> Conflicts:
     """
     one_of("text", text, CONFLICTS)
     tokenizer = tokenizer_of(model)
+    text = text if single(model, FILLERS[text]) else PLACES
     fillers, nouns = list(single(model, FILLERS[text])), list(single(model, WORDS[COMMON]))
     if not fillers or not nouns:
         raise InputError("words of the texts must be single tokens; take a model with another tokenizer")
