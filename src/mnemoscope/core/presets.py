@@ -98,7 +98,7 @@ class System:
     """The runs that `reproduce` trains for a published system; none for one whose claims are all about draws.
 
     >>> [plan.presets[0] for plan in ms.SYSTEMS.get("tiny-recall").quick]
-    ['v1']
+    ['v3']
     """
 
     summary: str
