@@ -98,11 +98,12 @@ def ends_with(model, trained: Run, place: Path) -> Run:
 
 
 def contents(path: Path) -> dict[str, object]:
-    """Every file of a run directory by name, without the lock, the command and what a kill may leave behind."""
+    """Every file of a run directory by name, without the lock, the command, the date and what a kill leaves behind."""
     files = {str(f.relative_to(path)): f.read_bytes() for f in sorted(path.rglob("*")) if f.is_file()}
     files = {name: content for name, content in files.items() if not Path(name).name.startswith(".")}
     run = json.loads(files.pop("run.json"))
-    del run["command"]
+    del run["command"], run["created"]
+    run.get("digests", {}).pop("run.json", None)  # that of the date too
     return {**files, "run.json": run}
 
 

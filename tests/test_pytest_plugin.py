@@ -166,7 +166,7 @@ def test_a_single_number_is_judged_in_its_own_terms(session, alike, pytester):
             "@pytest.mark.claim('A statement.', expect='REFUTED')",
             "def test_the_seed_is_large(subject):",
             "    claim_effect(subject.seed, above=20)",
-            "@pytest.mark.claim(quantifier='mean')",
+            "@pytest.mark.claim(quantifier='mean', bounds=(-0.05, 0.1))",
             "def test_the_mean():",
             "    claim_effect(0.05, within=0.1)",
         ]

@@ -88,12 +88,12 @@ def test_list_and_show_tell_the_verdicts_on_record(capsys):
         "T14, headline": "REFUTED, 0 of 31",
         "T7": "SUPPORTED, 16 of 16",
         "L1": "not tried",
-        "G1": "SUPPORTED, 60 of 60",
+        "G1": "SUPPORTED, 25 of 25",
     }
     main(["claims", "show", "T14", "L1", "G1"])
     text = capsys.readouterr().out
     assert "REFUTED, 0 of 31 seeds, published recipe (experiments/2026-tiny-recall)" in text
-    assert "SUPPORTED, 60 of 60 questions, SmolLM2-135M (experiments/2026-language-models)" in text
+    assert "SUPPORTED, 25 of 25 questions, SmolLM2-135M (experiments/2026-language-models)" in text
     assert "not tried" in text
 
 

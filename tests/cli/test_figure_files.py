@@ -23,6 +23,8 @@ WITHOUT |= {
     "dev store clean",
     "dev store list",
     "dev store verify",
+    "claims verify",
+    "dev dates",
     "train",
     "dev zoo",
 }

@@ -108,10 +108,12 @@ def test_guests_that_cannot_be_imported_are_one_line(words, named, tmp_path, mon
 def test_an_edited_guest_is_measured_again(tmp_path, monkeypatch):
     """What was kept belongs to the source of the measure, wherever that lies."""
     file, before = tmp_path / "edited_guest.py", dict(guests._invited)
+    times = tmp_path / "times"
 
     def measured(value):
         """By a process that begins with this source."""
-        file.write_text(f"def measure(draw):\n    return {{'value': {value}.0 + draw}}\n")
+        count = f"open({str(times)!r}, 'a').write('.')"
+        file.write_text(f"def measure(draw):\n    {count}\n    return {{'value': {value}.0 + draw}}\n")
         sys.modules.pop("edited_guest", None)
         functions._digest_modules.cache_clear()
         call = measures.MeasureCall(guests.invite(str(file)).measure)
@@ -120,12 +122,9 @@ def test_an_edited_guest_is_measured_again(tmp_path, monkeypatch):
         return found["value"]
 
     try:
-        assert measured(2) == 3
-        kept = next((tmp_path / "measured").rglob("*.json"))
-        text = kept.read_text()
-        kept.write_text(text.replace("[3.0]", "[7.0]").replace("3.0}", "7.0}"))
-        assert measured(2) == 7  # found, not measured
-        assert measured(25) == 26
+        assert (measured(2), times.read_text()) == (3, ".")
+        assert (measured(2), times.read_text()) == (3, ".")  # found, not measured
+        assert (measured(25), times.read_text()) == (26, "..")
     finally:
         sys.modules.pop("edited_guest", None)
         guests._invited.clear()

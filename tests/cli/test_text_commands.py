@@ -100,7 +100,7 @@ def test_a_text_is_for_tasks_that_are_made_of_one(capsys):
     error = refused(["train", "--preset", "v1", "--corpus", "text.txt"], capsys)
     assert "birth-fixed" in error
     assert error.strip().endswith("got v1")
-    assert "got v1" in refused(["reproduce", "tiny-recall", "--corpus", "text.txt"], capsys)
+    assert "got v3" in refused(["reproduce", "tiny-recall", "--corpus", "text.txt"], capsys)
 
 
 def test_evaluate_tells_classes_apart_and_writes_tables(birth, place, capsys):
