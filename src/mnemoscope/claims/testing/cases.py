@@ -256,6 +256,7 @@ class SeedItem:
         """The properties known before anything was measured."""
         claim, name = self.marked.claim, self.name
         gate = [("claim_gate_at_least", float(claim.gate.at_least))] if claim.gate else []
+        bounds = zip(("claim_smallest", "claim_largest"), map(float, claim.bounds or ()), strict=False)
         return [
             ("claim", nodeid.replace(f"[{name}]", "").replace(f"{name}-", "").replace(f"-{name}", "")),
             ("claim_statement", claim.statement),
@@ -266,6 +267,7 @@ class SeedItem:
             ("claim_expect", self.marked.expect or ""),
             ("claim_gate", claim.gate.statement if claim.gate else ""),
             *gate,
+            *bounds,
         ]
 
     def measured_properties(self, effects: Sequence[Effect]) -> list[tuple[str, str | int | float]]:
@@ -309,6 +311,7 @@ def rule_on_seeds(seeds: Sequence[Properties]) -> Ruling:
         quantifier=first["claim_quantifier"],
         unit=units.pop() if len(units) == 1 else "",
         gate=gate,
+        bounds=(first["claim_smallest"], first["claim_largest"]) if "claim_smallest" in first else None,
         **criterion,
     )
     effects = _stack_seeds(measured, name).assign_attrs(unit=claim.unit)
