@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
@@ -34,6 +35,9 @@ import pytest
 from mnemoscope.claims.testing import claim_effect
 """
 OUTCOMES = get_args(Outcome)
+
+# The backport takes the place of the finder in the standard library; imported in a session, it would be gone after it.
+pytest.importorskip("importlib_metadata") if find_spec("importlib_metadata") else None
 
 
 @pytest.fixture(scope="session")
@@ -177,7 +181,7 @@ def test_a_single_number_is_judged_in_its_own_terms(session, alike, pytester):
     assert [one["outcome"] for one in (large, small, mean)] == ["REFUTED", "SUPPORTED", "SUPPORTED"]
     assert [one["statement"] for one in (large, small)] == ["A statement.", "the seed is small"]
     assert small["effect"] == 7.5
-    assert "the effect is below 20 seeds in 16 of 16 seeds" in small["reason"]
+    assert "The effect is below 20 seeds in 16 of 16 seeds" in small["reason"]
     assert mean["effect"] == pytest.approx(0.05)
 
 
