@@ -3,7 +3,8 @@ import math
 import pytest
 import xarray as xr
 
-from mnemoscope.report.rulings.words import format_number, with_interval
+from mnemoscope.report.rulings.differences import format_number
+from mnemoscope.report.rulings.words import with_interval
 from mnemoscope.report.tables import format_rounded, mean_with_range, pluralise
 
 

@@ -3,10 +3,10 @@ from .differences import diff_rows as diff_rows
 from .page import AttentionExample as AttentionExample
 from .page import rulings_page as rulings_page
 from .page import rulings_sheet as rulings_sheet
-from .words import UNJUDGED as UNJUDGED
-from .words import UNJUDGED_HEADER as UNJUDGED_HEADER
-from .words import VERDICT_HEADER as VERDICT_HEADER
-from .words import shorten_rows as shorten_rows
-from .words import unjudged_rows as unjudged_rows
-from .words import verdict_rows as verdict_rows
-from .words import verdict_tables as verdict_tables
+from .rows import UNJUDGED as UNJUDGED
+from .rows import UNJUDGED_HEADER as UNJUDGED_HEADER
+from .rows import VERDICT_HEADER as VERDICT_HEADER
+from .rows import shorten_rows as shorten_rows
+from .rows import unjudged_rows as unjudged_rows
+from .rows import verdict_rows as verdict_rows
+from .rows import verdict_tables as verdict_tables

@@ -19,10 +19,11 @@ from mnemoscope.claims.multiverse import Multiverse
 from mnemoscope.claims.ruling import Ruling, SensitivityCell
 from mnemoscope.claims.verdict import PartResult, Verdict
 from mnemoscope.report.page import TEMPLATES, Page, attention_view
-from mnemoscope.report.rulings import words
+from mnemoscope.report.rulings import rows, words
+from mnemoscope.report.rulings.differences import format_number
 from mnemoscope.report.rulings.plots import LOOKS, emergence_plots, short_names, strip_plots
 from mnemoscope.report.rulings.specification_curve import specification_curve
-from mnemoscope.report.rulings.words import case_means, effect_name, effect_unit, find_quantity, format_number
+from mnemoscope.report.rulings.words import case_means, effect_name, effect_unit, find_quantity
 
 SIGNS: dict[Outcome, str] = {"SUPPORTED": "✓", "REFUTED": "✗", "MIXED": "◐", "INCONCLUSIVE": "?", "NOT_APPLICABLE": "–"}
 """No outcome is shown by colour alone: a badge has a sign, the word, and a different frame."""
@@ -76,6 +77,7 @@ def rulings_sheet(
         f"{TEMPLATES}verdicts.html.jinja",
         signs=SIGNS,
         words=words,
+        unjudged_header=rows.UNJUDGED_HEADER,
         attention_view=attention_view,
         worked_header=("quantity", "what it is", "value", "must be", "", "mean [range] over the judged"),
         counts=[(_count_badge(outcome), n[outcome], meaning) for outcome, meaning in words.MEANINGS.items()],
@@ -127,7 +129,7 @@ def _section(ruling: Ruling) -> dict[str, Any]:
     kinds = ["judged", *(["fails the gate"] if verdict.n_failed else [])]
     kinds += [kind for kind in ("positive", "negative") if any(each.kind == kind for each in claim.controls)]
     parts = list(zip(claim.criteria, verdict.parts, strict=True))
-    example, over_judged = work_through(ruling), words.format_ranges(ruling, judged=True)
+    example, over_judged = work_through(ruling), rows.format_ranges(ruling, judged=True)
     controls = control_rows(ruling)
     return {
         "ruling": ruling,
@@ -140,7 +142,7 @@ def _section(ruling: Ruling) -> dict[str, Any]:
         "worked_rows": [_worked_row(line, over_judged) for line in example.lines] if example else [],
         "signs_shown": ", ".join(f"{LOOKS[kind].sign} {LOOKS[kind].name}" for kind in kinds),
         "strips": strip_plots(ruling),
-        "unjudged": [(row, ()) for row in words.unjudged_rows([ruling])],
+        "unjudged": [(row, ()) for row in rows.unjudged_rows([ruling])],
         "parts": [
             ([part.name, words.format_criterion(claim, part, effect_unit(ruling, part.name)), *_results(result)], ())
             for part, result in (parts if len(parts) > 1 else ())

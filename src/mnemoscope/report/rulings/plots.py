@@ -16,7 +16,8 @@ from mnemoscope.claims.claim import GATE, Claim, Control, Criterion
 from mnemoscope.claims.evidence import select_effect
 from mnemoscope.claims.ruling import Ruling
 from mnemoscope.claims.verdict import PartResult
-from mnemoscope.report.rulings.words import case_means, effect_unit, format_number
+from mnemoscope.report.rulings.differences import format_number
+from mnemoscope.report.rulings.words import case_means, effect_unit
 
 _HEIGHT = 235
 _BEYOND = 1.0
