@@ -100,7 +100,7 @@ WRONG = [
     ("compare runs/run", "Missing"),
     ("predict runs/run --out page.html", "Missing"),
     ("predict runs/run 3 1", "Unrecognized words: 1; put the sequence in quotes"),
-    ("claims prove", "must be one of: claims diff, claims list, claims run, claims show; got 'claims prove'"),
+    ("claims prove", "claims show, claims verify; got 'claims prove'"),
     ("ablate v3-quick", "zoo:v3-quick is a shipped one"),
     # values of training
     ("train --seeds a-b", "got 'a-b'"),
