@@ -255,6 +255,7 @@ def test_skills_shuffled_among_prompts_support_nothing(name, monkeypatch):
     if name != "T14-both":
         assert verdict(lighter(ALL[name]), [split.measure(subject) for subject in subjects]).outcome == "SUPPORTED"
     monkeypatch.setattr(PermutationLookup, "subgroups", shuffled)
+    subjects = [variant(make[name], seed) for seed in range(16)]  # nothing is remembered of these
     cases = [split.measure(subject) for subject in subjects]
     assert min(case[GATE] for case in cases) >= 0.99
     assert verdict(lighter(ALL[name]), cases).outcome == "REFUTED"

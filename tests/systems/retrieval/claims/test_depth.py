@@ -12,8 +12,8 @@ from tests.systems.planting import misbehaving
 
 
 def errors(*each):
-    """Pairs of errors by depth, of four sequences."""
-    pairs = [dict(zip(("x1", "x2"), (np.full(4, error) for error in pair), strict=True)) for pair in each]
+    """Pairs of errors by depth, of 64 sequences: fewer with the same error could not show it to be above a half."""
+    pairs = [dict(zip(("x1", "x2"), (np.full(64, error) for error in pair), strict=True)) for pair in each]
     return dict(zip(DEPTHS, pairs, strict=True))
 
 
@@ -30,7 +30,7 @@ def test_partial_losses_of_a_model_that_follows_one_step():
 
 def test_the_effects_of_one_seed():
     found = by_depth(errors((0.8, 0.75), (0.1, 0.7), (0.05, 0.49)))
-    assert found.pop("below_reach").tolist() == [0.7] * 4
+    assert found.pop("below_reach").tolist() == [0.7] * 64
     assert found == {"more": 1, "miscounted": 0, "layers_x1": 2, "layers_x2": 3}
     never = by_depth(errors((0.8, 0.75), (0.7, 0.7), (0.3, 0.5)))
     assert (never["layers_x1"], never["layers_x2"], never["miscounted"]) == (3, 4, 2)
