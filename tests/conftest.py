@@ -7,15 +7,22 @@ The package is imported inside the fixtures, and torch as well: pytest-xdist's c
 processes that run the tests start after that, and TransformerLens takes ten seconds.
 """
 
+import importlib
 import os
 import random
 from collections import defaultdict
+from importlib.util import find_spec
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 pytest_plugins = ["pytester"]
+
+# This backport takes the place of the standard library's finder; imported within a session of pytester it would be gone
+# after it, and with it every distribution.
+if find_spec("importlib_metadata"):
+    importlib.import_module("importlib_metadata")
 os.environ["MNEMOSCOPE_CACHE"] = ""  # tests convert models, and leave nothing in the user's cache
 if os.environ.get("TYPECHECK"):
     import jaxtyping

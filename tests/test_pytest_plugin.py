@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
@@ -35,9 +34,6 @@ import pytest
 from mnemoscope.claims.testing import claim_effect
 """
 OUTCOMES = get_args(Outcome)
-
-# The backport takes the place of the finder in the standard library; imported in a session, it would be gone after it.
-pytest.importorskip("importlib_metadata") if find_spec("importlib_metadata") else None
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,7 @@ import pytest
 
 from mnemoscope.core.presets import PRESETS, SYSTEMS, preset
 from mnemoscope.core.specification import TASKS
-from mnemoscope.models.run import create_run
-from mnemoscope.training.loop import train
-from tests.claims.testing.planted import save_finished
+from mnemoscope.run.executor import train_many
 
 DOCS = Path(__file__).parents[3] / "docs"
 CLAIM = DOCS / "examples" / "test_my_claim.py"
@@ -26,17 +24,15 @@ def registries():
 
 @pytest.fixture
 def copies(registries, pytester, monkeypatch):
-    """One model that has learned to copy, as 16 seeds: not replicates, but they take as long as one."""
+    """Sixteen models that have learned to copy."""
     for name in ("copy_task.py", CLAIM.name):
         shutil.copy(CLAIM.with_name(name), pytester.path)
     with mock.patch.dict(TASKS._items), mock.patch.dict(PRESETS._items), mock.patch.dict(SYSTEMS._items):
         monkeypatch.syspath_prepend(pytester.path)
         with mock.patch.dict("sys.modules"):
             import copy_task  # noqa: F401 (registers the task)
-        trained = train(preset("copy-small", "quick", 0), pytester.path / "trained")
-        for seed in range(16):
-            run = create_run(pytester.path / "runs" / f"seed-{seed:02d}", preset("copy-small", "quick", seed))
-            save_finished(trained.model(), run, seed, step=500)
+        specs = [preset("copy-small", "quick", seed) for seed in range(16)]
+        train_many(specs, [pytester.path / "runs" / f"seed-{seed:02d}" for seed in range(16)], together=True)
     return pytester
 
 
