@@ -90,6 +90,9 @@ def test_a_verdict_says_how_its_claim_is_registered_and_that_it_has_no_controls(
     assert [standing_word(each) for each in (guest, confirmed)] == ["no", "before its runs"]
 
 
+HISTORY = Path(__file__).parents[2] / ".git"
+
+
 def git(place: Path, *words: str, date: str = EARLY) -> None:
     who = {f"GIT_{role}_{what}": "ada" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     env = {"PATH": "/usr/bin:/bin:/usr/local/bin", "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date, **who}
@@ -165,7 +168,7 @@ def test_dates_that_ship_are_of_registered_claims():
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(not (Path(__file__).parents[2] / ".git").exists(), reason="there is no history")
+@pytest.mark.skipif(not HISTORY.exists() or (HISTORY / "shallow").exists(), reason="there is no history, or a part")
 def test_the_dates_that_ship_are_those_of_the_history():
     for package in PACKAGES:
         registered = read_registrations(package)
