@@ -151,9 +151,9 @@ class ClaimsRun(ClaimOptions, ResultOptions):
     """Language model for claims about these: smollm2 (packaged), a directory, a GGUF file, a name on the hub; may be
     repeated, and then the models are the replicates, not the questions."""
     device: str = "cpu"
-    """Where language models go."""
+    """Device of the language models."""
     dtype: str = "float32"
-    """Of the weights of language models."""
+    """Precision of the weights of language models."""
     recipe: Annotated[str | None, RegisteredNames("recipes")] = None
     """Ask of models of this recipe in place of the claims' own; `list presets` shows the recipes."""
     sensitivity: bool = True

@@ -36,13 +36,13 @@ class ClaimsVerify(ClaimOptions):
     model: UseAppendAction[tuple[str, ...]] = ()
     """Language models of the trial; may be repeated."""
     device: str = "cpu"
-    """Where language models go."""
+    """Device of the language models."""
     dtype: str = "float32"
-    """Of the weights of language models."""
+    """Precision of the weights of language models."""
     out: Path = Path("verdicts")
     """The directory of the trial."""
     store: Path | None = None
-    """What --store of `claims run` named; none: OUT/measured."""
+    """The --store of the trial; none: OUT/measured."""
     share: float = 0.1
     """Share of the kept measurements that are taken again."""
     replays: int = 1

@@ -1,10 +1,10 @@
 """G5: a subject's fact is read from the early MLPs at its last token (Meng et al. 2022).
 
 There the subject is corrupted by noise and a window of ten layers restored; here by another subject, and the layers up
-to the middle. The first MLPs say which token stands there, so that they alone restore every fact about it. So the first
-layers are left out of the claim, and are its rival. What the MLPs restore counts beyond what those of a third subject
-do, which restore no fact but take the second subject's away; and it must be more than they restore of a text in which
-the subject's token is due again.
+to the middle. The first MLPs encode the identity of the token and so restore every fact about it by themselves. The
+first layers are therefore left out of the claim, and are its rival. What the MLPs restore counts beyond what those of
+a third subject do, which restore no fact but take the second subject's away; and it must be more than they restore of
+a text in which the subject's token comes again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,9 +23,9 @@ from mnemoscope.systems.language_models.reading import LEAST, ahead
 from mnemoscope.systems.language_models.words import ALL, CONTINENTS, CURRENCIES, NAMESAKES, STATES
 
 N_FACTS = 48
-"""Of 81; tokenizers leave some without a partner."""
+"""Number of facts that a verdict needs, of 81; tokenizers leave some without a partner."""
 IDENTITY = 0.05
-"""The share of all layers, at least one, that say which token stands there."""
+"""Share of all layers, at least one, that encode the identity of the token."""
 
 
 def measure(
