@@ -183,15 +183,16 @@ def judge_universes(
     """The verdicts under combinations of choices, beside the `outcome` of the claim; None without combinations."""
     questions = dict.fromkeys(question for _, question in universes if _has_models(question.claim, admitted))
     evidence = {question: collect_evidence(question, admitted, results) for question in questions}
+    faults = {question: find_control_fault(question.claim, found) or "" for question, found in evidence.items()}
     judged = []
     for combination, question in universes:
         found = evidence.get(question)
         if found is not None and (not combination.prompts or can_halve_prompts(found)):
             asked = replace(combination.applied_to(question.claim), controls=())
             verdict = judge(asked, replace(combination.chosen_from(found), controls={}), n_resamples=N_ROUGH)
-            fault = find_control_fault(question.claim, found) or ""
             if verdict.n >= MIN_REPLICATES:
-                judged.append(Universe(choices=combination.in_words(claim), verdict=verdict, fault=fault))
+                choices = combination.in_words(claim)
+                judged.append(Universe(choices=choices, verdict=verdict, fault=faults[question]))
     if not judged:
         return None
     return Multiverse(
