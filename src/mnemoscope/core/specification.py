@@ -39,6 +39,9 @@ NEWER = {"newer": True}
 """
 
 
+INITIALISATIONS = ("gpt2", "gpt2-scaled", "memories", "normal", "one-hot", "by-width")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
     """Architecture of a small decoder-only transformer; the task adds vocabulary and context length.
@@ -68,12 +71,14 @@ class ModelSpec:
     """First layer that has an MLP; those before it are held at exactly zero."""
     positions: bool = True
     """False: the positional embedding is held at exactly zero."""
-    initialisation: Literal["gpt2", "gpt2-scaled", "memories", "normal", "one-hot"] = "gpt2"
+    initialisation: Literal["gpt2", "gpt2-scaled", "memories", "normal", "one-hot", "by-width"] = "gpt2"
     """TransformerLens's own (gpt2); the same with W_O and W_out over the root of the number of writes to the residual
     stream, as GPT-2 was (gpt2-scaled); that of associative memories: W_Q the identity, embeddings standard normal,
     other weights uniform within 1/sqrt of their input width, biases held at zero (memories); every weight normal, with
-    variance one over d_head for Q, K, V, over d_mlp for W_out and over d_model for the others (normal); or embeddings
-    and unembedding the identity, as are W_K and W_V, and everything else 1e-5 (one-hot)."""
+    variance one over d_head for Q, K, V, over d_mlp for W_out and over d_model for the others (normal); embeddings
+    and unembedding the identity, as are W_K and W_V, and everything else 1e-5 (one-hot); or every weight normal, with
+    variance one over d_mlp for W_out, over the number of outputs for the unembedding and over d_model for the others,
+    and no biases but those of the MLP (by-width)."""
     dtype: Literal["float32", "float64"] = "float32"
     """Floating-point type of the parameters."""
     d_head: int | None = field(default=None, metadata=NEWER)
@@ -87,6 +92,10 @@ class ModelSpec:
     silent: int | None = field(default=None, metadata=NEWER)
     """Token whose embedding is zero, counted from the end of the vocabulary where it is negative: a position that holds
     it asks with the bias of the queries alone, and its residual stream holds what is written there and nothing else."""
+    masked: int | None = field(default=None, metadata=NEWER)
+    """Token to which no position attends, counted from the end of the vocabulary where it is negative: padding."""
+    attention_mix: float = field(default=1.0, metadata=NEWER)
+    """Share c of the softmax in attention: the pattern is c softmax + (1 - c), so that with 0 every weight is 1."""
     initial_size: float | None = field(default=None, metadata=NEWER)
     """Standard deviation of the normal weights that a one-hot model starts with, drawn by the seed; none: all 1e-5."""
 
@@ -100,7 +109,10 @@ class ModelSpec:
         one_of("model.act_fn", self.act_fn, ("relu", "gelu", "identity"))
         one_of("model.dtype", self.dtype, ("float32", "float64"))
         one_of("model.attention_dir", self.attention_dir, ("causal", "bidirectional"))
-        one_of("model.initialisation", self.initialisation, ("gpt2", "gpt2-scaled", "memories", "normal", "one-hot"))
+        one_of("model.initialisation", self.initialisation, INITIALISATIONS)
+        in_range("model.attention_mix", self.attention_mix, 0, 1)
+        if self.attention_mix < 1 and not self.softmax:
+            raise InputError("model.attention_mix below 1 needs model.softmax true: it is the share of the softmax")
         one_of("model.embeddings", self.embeddings, ("trained", "frozen"))
         if self.initialisation == "memories" and (self.n_heads > 1 or self.normalization != "none"):
             raise InputError(
@@ -177,8 +189,8 @@ class Recipe:
     """Momentum of SGD."""
     warmup_steps: int = 0
     """Steps of linear warm-up."""
-    decay: Literal["constant", "cosine"] = "constant"
-    """Course of the learning rate after warm-up; cosine ends at zero."""
+    decay: Literal["constant", "cosine", "linear"] = "constant"
+    """Course of the learning rate after warm-up; cosine and linear end at `final_rate`."""
     beta1: float = 0.9
     """Adam's first-moment decay."""
     beta2: float = 0.999
@@ -195,6 +207,10 @@ class Recipe:
     """Steps kept as checkpoints; none: log-spaced. Step 0 and the last step are always kept."""
     save_every: int = 250
     """Steps between two writes of the state that an interrupted run continues from."""
+    final_rate: float = field(default=0.0, metadata=NEWER)
+    """Learning rate at the end of a decay."""
+    full_batch: bool = field(default=False, metadata=NEWER)
+    """True: every step sees all sequences of the split `train`, which the task enumerates; `batch_size` is not used."""
     stop_at: float | None = field(default=None, metadata=NEWER)
     """Early stopping: training ends with the first line of metrics by which every skill has at least this accuracy on
     test prompts; none: after n_steps."""
@@ -208,7 +224,8 @@ class Recipe:
         one_of("recipe.optimizer", self.optimizer, ("adam", "sgd"))
         for name in ("beta1", "beta2", "momentum"):
             in_range(f"recipe.{name}", getattr(self, name), 0, 1 - 1e-12)
-        one_of("recipe.decay", self.decay, ("constant", "cosine"))
+        one_of("recipe.decay", self.decay, ("constant", "cosine", "linear"))
+        in_range("recipe.final_rate", self.final_rate, 0, self.learning_rate)
         if self.stop_at is not None:
             in_range("recipe.stop_at", self.stop_at, 0, 1)
         for step in self.checkpoint_steps or ():

@@ -1,0 +1,1 @@
+"""Modular addition: clocks, pizzas, and attention mixed with a constant (system S11)."""
