@@ -50,12 +50,6 @@ def _along(dim, values):
     return (dim, "prompt")[: values.ndim], values
 
 
-def counted(claim: Claim) -> Claim:
-    """The claim about most replicates: sixteen decide few means, since those that were not drawn may do anything."""
-    parts = tuple(replace(part, quantifier="most") for part in claim.criteria)
-    return replace(claim, parts=parts, quantifier=None, margin=None, direction="above", bounds=None)
-
-
 def trouble(claim: Claim, *, most: int = 1, **factors) -> str | None:
     """What is wrong with the claim's controls, if anything is."""
     effects = {part.name: ("seed", np.zeros(1)) for part in claim.criteria}

@@ -48,6 +48,8 @@ _COMPARISONS = {
 _SEEDS = tuple(range(16, 32))
 _UNSEEN = tuple(range(64, 80))
 """Of claims with criteria that were written after the smaller seeds had been looked at (`Claim.first_seed`)."""
+_PER_SEED = tuple(range(100, 116))
+"""Of T4, which asked for a mean before."""
 _ASKED_ANEW = (
     "v1", "v2", "v3", "d16h1", "d16h2", "d64h1", "v3-fresh", "v3-4-values", "v3-no-mlp", "v3-no-positions", "v1-ordered"
 )  # fmt: skip
@@ -69,6 +71,7 @@ _PLAN = (
     TrainingSet(recipe="quick", presets=_ASKED_ANEW, seeds=_UNSEEN),
     TrainingSet(recipe="quick", presets=("v3", "d16h1", "v3-no-mlp"), seeds=tuple(range(80, 100))),
     TrainingSet(recipe="published", presets=("v3",), seeds=tuple(range(80, 100))),
+    *(TrainingSet(recipe=name, presets=("v1",), seeds=_PER_SEED, packed=False) for name in ("published", "quick")),
 )
 _NEW = (TrainingSet(recipe="quick", presets=("v3",), seeds=tuple(range(48, 64))),)
 SYSTEMS.add(

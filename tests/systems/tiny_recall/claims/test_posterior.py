@@ -5,7 +5,7 @@ from mnemoscope.claims.claim import EFFECT, GATE
 from mnemoscope.models.constructed.stand_ins import predict_exactly
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.tiny_recall.claims.posterior import BOTH, ERRORS, T3, T4, V1, compare, measure
-from tests.systems.on_trial import counted, verdict
+from tests.systems.on_trial import verdict
 from tests.systems.planting import effects_of, misbehaving, outcomes
 
 
@@ -62,11 +62,11 @@ def test_shortfall_of_predictors_that_are_known():
 
 
 def test_planted_predictors_decide_t4():
-    assert outcomes(counted(T4), predict_exactly(V1, "bayes")) == {"T4": "SUPPORTED", "T4-imprint": "REFUTED"}
+    assert outcomes(T4, predict_exactly(V1, "bayes")) == {"T4": "SUPPORTED", "T4-imprint": "REFUTED"}
     split = effects_of(T4, predict_exactly(V1, "bayes_train"))
     assert split[GATE] == 0.0  # it answers nothing that it has not seen
     split = {**split, GATE: 1.0}
-    assert [verdict(claim, [split]).outcome for claim in (counted(T4), *T4.rivals)] == ["REFUTED", "SUPPORTED"]
+    assert [verdict(claim, [split]).outcome for claim in (T4, *T4.rivals)] == ["REFUTED", "SUPPORTED"]
 
 
 def test_an_untrained_model_is_not_judged_by_t4():

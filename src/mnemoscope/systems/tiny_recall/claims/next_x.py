@@ -9,15 +9,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from mnemoscope import CLAIMS, Criterion, generator
-from mnemoscope.claims import EFFECT, Measured, case, controls
+from mnemoscope import CLAIMS, generator
+from mnemoscope.claims import EFFECT, Measured, case, controls, most
 from mnemoscope.models import FIRST_CONTROL_SEED
 from mnemoscope.systems.tiny_recall.claim_parts import TEXTS, asked_anew
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 N_COUNTED, N_TESTED = 20_000, 5_000
 MARGIN = 0.03
-_UNIT = "accuracy above what is left"
 _VALUES = PermutationLookup().n_values
 
 
@@ -110,11 +109,11 @@ _CLAIM = asked_anew(
     id="T25",
     statement="Beyond which x are left, the next x follows no learnable pattern.",
     source="tiny-recall, article",
-    quantifier="equivalence",
-    margin=MARGIN,
-    direction="within",
-    unit=_UNIT,
+    parts=(most(EFFECT, "within", MARGIN, "accuracy above what is left"),),
     replicate="draw",
+    first_seed=80,
+    last_seed=95,
+    version=2,
     controls=controls(positive=(_permuted,), negative=(_in_order, _one_in_ten, _independent)),
     measure=measure,
     explanation=TEXTS.explain("T25", n_counted=N_COUNTED, n_tested=N_TESTED, margin=MARGIN),
@@ -124,7 +123,7 @@ CLAIM = _CLAIM.against(
     _CLAIM.rival(
         "unused",
         "What is left can be predicted: the last x is the one that has not been used yet.",
-        parts=(Criterion(name="last", quantifier="mean", margin=0.5, unit="accuracy above chance"),),
+        parts=(most("last", "above", 0.5, "accuracy above chance"),),
         controls=controls(positive=(_permuted, _in_order), negative=(_independent,)),
     )
 )
