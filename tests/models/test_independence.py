@@ -22,8 +22,8 @@ from mnemoscope.models.independence import (
 from mnemoscope.models.likeness import DIFFERENT, DISTANT, distance, distances, portrait
 from mnemoscope.models.run import Run, find_runs, open_run
 from mnemoscope.training.learner import Learner
+from mnemoscope.training.loop import update
 from mnemoscope.training.monitors import Monitors
-from mnemoscope.training.replay import update
 from mnemoscope.training.schedule import TrainingBatches
 from tests.support import seeded
 

@@ -34,8 +34,14 @@ from mnemoscope.training.learner import Learner
 from mnemoscope.training.monitors import Line, Monitors
 from mnemoscope.training.origin import origins
 from mnemoscope.training.recorder import Recorder, Report, last_step, read_state
-from mnemoscope.training.replay import update
-from mnemoscope.training.schedule import TrainingBatches, check_schedules, stack_batches
+from mnemoscope.training.schedule import (
+    TrainingBatches,
+    check_schedules,
+    frozen_names,
+    learning_rate,
+    stack_batches,
+    task_at,
+)
 
 
 def train(spec: RunSpec, path: Path, *, device: torch.device | str = "cpu", report: Report | None = None) -> Run:
@@ -123,6 +129,17 @@ def _continue(
             f"the training loss is not finite: {found}; training stopped there and is not marked as finished; lower "
             "recipe.learning_rate, or correct the loss of the task, and train in another directory"
         )
+
+
+def update(
+    learner: Learner, data: TrainingBatches, spec: RunSpec, step: int, positions: Tensor, held: frozenset[str]
+) -> Tensor:
+    """Make the update number `step` and return the losses before it; `held` parameters never move."""
+    recipe = spec.recipe
+    learner.hold(held | frozen_names(recipe, learner.names, step))
+    losses = learner.losses(task_at(spec.task, recipe, step).loss, data.batch(step), positions)
+    learner.update(losses, learning_rate=learning_rate(recipe, step))
+    return losses.detach()
 
 
 def _diverged(

@@ -12,16 +12,15 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from mnemoscope.core.errors import in_range
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import build_untrained, detached_parameters, held_patterns, matching_names
 from mnemoscope.models.files import read_progress
 from mnemoscope.models.run import COMPACT, Run
 from mnemoscope.training.learner import Learner
+from mnemoscope.training.loop import update
 from mnemoscope.training.monitors import Line, Monitors
-from mnemoscope.training.schedule import TrainingBatches, frozen_names, learning_rate, task_at
+from mnemoscope.training.schedule import TrainingBatches
 
 TOLERANCE = 1e-5
 """Difference of losses and weights between kinds of machines, up to step `EARLY`; the losses of the nearest pair of
@@ -135,14 +134,3 @@ def _first_steps(spec: RunSpec, n_steps: int, monitors: Monitors) -> Iterator[tu
     for step in range(n_steps):
         update(learner, data, spec, step, monitors.positions, held)
         yield step + 1, learner
-
-
-def update(
-    learner: Learner, data: TrainingBatches, spec: RunSpec, step: int, positions: Tensor, held: frozenset[str]
-) -> Tensor:
-    """Make the update number `step` and return the losses before it; `held` parameters never move."""
-    recipe = spec.recipe
-    learner.hold(held | frozen_names(recipe, learner.names, step))
-    losses = learner.losses(task_at(spec.task, recipe, step).loss, data.batch(step), positions)
-    learner.update(losses, learning_rate=learning_rate(recipe, step))
-    return losses.detach()
