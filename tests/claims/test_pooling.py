@@ -1,9 +1,15 @@
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import xarray as xr
 from scipy import stats
 
+from mnemoscope.claims.claim import Gate
+from mnemoscope.claims.evidence import Evidence
 from mnemoscope.claims.judge import judge
-from mnemoscope.claims.pooling import pool
+from mnemoscope.claims.pooling import pool, pool_by_scatter
 from mnemoscope.claims.ruling import Ruling, SensitivityCell, ruling_record
 from mnemoscope.core.errors import InputError
 from tests.claims.trials import make_claim, make_evidence
@@ -64,3 +70,44 @@ def test_a_ruling_pools_the_configurations_that_it_was_asked_of():
     assert ruling_record(ruling)["pooled"]["n"] == 3
     assert "for another one" in str(ruling.pooled)
     assert Ruling(claim=claim, evidence=ruling.evidence, verdict=own, rivals={}).pooled is None
+
+
+def test_another_model_lies_in_its_interval_on_the_same_questions_whatever_these_have_in_common():
+    """Of eight models, and a question effect that moves all of them: the errors of questions would say too little."""
+    rng, n, inside = np.random.default_rng(0), 1000, 0
+    for _ in range(n):
+        effects = 0.3 * rng.normal(size=9) + (rng.normal(size=20) + 0.5 * rng.normal(size=(9, 20))).mean(1)
+        prediction = pool_by_scatter(effects[:8].tolist()).prediction
+        inside += prediction.low <= effects[8] <= prediction.high
+    assert 0.935 <= inside / n <= 0.965
+
+
+def test_scatter_by_hand_and_what_it_refuses():
+    pooled = pool_by_scatter([1.0, 2.0, 3.0])
+    assert (pooled.n, pooled.mean, pooled.between) == (3, 2.0, 1.0)
+    t = stats.t.isf(0.025, 2)
+    assert pooled.interval.high == pytest.approx(2 + t / 3**0.5)
+    assert pooled.prediction.low == pytest.approx(2 - t * (4 / 3) ** 0.5)
+    for effects in ([1.0, 2.0], [1.0, 2.0, math.nan]):
+        with pytest.raises(InputError, match="must be finite numbers, of 3 systems or more"):
+            pool_by_scatter(effects)
+
+
+def test_a_ruling_on_several_language_models_pools_those_that_pass_the_gate():
+    effects, gate = [1.0, 2.0, 3.0, 9.0, math.nan], [1.0, 1.0, 1.0, 0.0, math.nan]
+    models = {"model": list("abcde")}
+    claim = replace(make_claim(), replicate="model", gate=Gate(statement="passes", at_least=0.5))
+    evidence = Evidence(
+        effects=xr.DataArray(effects, dims="model", coords=models),
+        gate=xr.DataArray(gate, dims="model", coords=models),
+        replicate="model",
+    )
+    ruling = Ruling(claim=claim, evidence=evidence, verdict=judge(claim, evidence), rivals={})
+    assert ruling.verdict.outcome == "NOT_APPLICABLE"  # 16 models are needed, and three say how far another one may lie
+    assert ruling.pooled == pool_by_scatter([1.0, 2.0, 3.0])
+    assert ruling_record(ruling)["pooled"]["prediction"] == {
+        "low": ruling.pooled.prediction.low,
+        "high": ruling.pooled.prediction.high,
+    }
+    none = replace(evidence, gate=evidence.gate * 0)
+    assert Ruling(claim=claim, evidence=none, verdict=judge(claim, none), rivals={}).pooled is None

@@ -5,8 +5,12 @@ follows Paule and Mandel's iteration (1982), the interval of the mean Hartung an
 error how far systems really scatter. The prediction interval is that of Higgins, Thompson & Spiegelhalter (2009):
 mean ± t(k - 2) · sqrt(between² + error²).
 
+Language models are asked the same questions, which move all of them together. The errors that questions give are then
+no errors between models, so the scatter s of the models alone counts: mean ± t(k - 1) · s · sqrt(1 + 1/k) is where
+another model lies on the same questions, whatever part of s is noise.
+
 Shown beside a verdict, which it does not change. *Does not show* more than the systems are a sample of: configurations
-that somebody chose are no random draw.
+or models that somebody chose are no random draw. Other questions may move all models.
 """
 
 from collections.abc import Sequence
@@ -40,6 +44,26 @@ class Pooled:
             f"Over {self.n} of them the mean effect is {self.mean:.3g} (95 %: {self.interval}), with a standard "
             f"deviation of {self.between:.3g} between them; for another one {self.prediction} is expected."
         )
+
+
+def pool_by_scatter(effects: Sequence[float]) -> Pooled:
+    """The mean of systems that were measured on the same prompts, by their scatter alone.
+
+    Raises InputError for fewer than three systems, or an effect that is not finite.
+    """
+    values, n = np.asarray(effects, dtype=float), len(effects)
+    if n < MIN_SYSTEMS or not np.isfinite(values).all():
+        raise InputError(f"effects must be finite numbers, of {MIN_SYSTEMS} systems or more; got {list(effects)}")
+    mean, scatter = float(values.mean()), float(values.std(ddof=1))
+    reach = float(stats.t.isf((1 - CONFIDENCE) / 2, n - 1)) * scatter
+    of_mean, of_another = reach / n**0.5, reach * (1 + 1 / n) ** 0.5
+    return Pooled(
+        n=n,
+        mean=mean,
+        interval=Interval(low=mean - of_mean, high=mean + of_mean),
+        between=scatter,
+        prediction=Interval(low=mean - of_another, high=mean + of_another),
+    )
 
 
 def pool(effects: Sequence[float], errors: Sequence[float]) -> Pooled:

@@ -18,7 +18,7 @@ from mnemoscope.claims.claim import Claim, Outcome, is_training_factor
 from mnemoscope.claims.evidence import Evidence, prompt_mean, select_effect
 from mnemoscope.claims.intervals import Interval
 from mnemoscope.claims.multiverse import Multiverse
-from mnemoscope.claims.pooling import MIN_SYSTEMS, Pooled, pool
+from mnemoscope.claims.pooling import MIN_SYSTEMS, Pooled, pool, pool_by_scatter
 from mnemoscope.claims.registration import Superseded, registration
 from mnemoscope.claims.replicates import expected_seeds
 from mnemoscope.claims.standing import NOT_REGISTERED, Standing
@@ -124,10 +124,15 @@ class Ruling:
 
     @property
     def pooled(self) -> Pooled | None:
-        """The claim's effect over the configurations and recipes that it was asked of; None where there are too few.
+        """The claim's effect over the language models, or the configurations and recipes, that it was asked of.
 
-        Those with a verdict and an interval of their mean that is finite and no point, its own ones included.
+        None where there are too few. Of models those count that pass the gate, each with its mean over questions. Of
+        configurations, its own included, those that have a verdict and an interval of their mean that is finite and no
+        point.
         """
+        if self.evidence.replicate == "model":
+            effects = self._effects_of_models()
+            return pool_by_scatter(effects) if len(effects) >= MIN_SYSTEMS else None
         asked = [cell.verdict for cell in self.sensitivity if is_training_factor(cell.factor)]
         found = []
         for verdict in (self.verdict, *(each for each in asked if each.id == self.claim.id)):
@@ -135,6 +140,14 @@ class Ruling:
             if verdict.outcome != "NOT_APPLICABLE" and 0 < width < math.inf:
                 found.append((verdict.effect, width / 2 / float(stats.t.isf(0.025, verdict.n - 1))))
         return pool(*zip(*found, strict=True)) if len(found) >= MIN_SYSTEMS else None
+
+    def _effects_of_models(self) -> list[float]:
+        """The effects of the models that pass the gate and have one; of several parts, of the one that decides."""
+        deciding = [part.name for part in self.verdict.parts if part.effect == self.verdict.effect]
+        part = (deciding or [self.claim.criteria[0].name])[0]
+        gate, effects = self.claim.gate, select_effect(self.evidence.effects, part).to_numpy()
+        passes = np.isfinite(effects) if gate is None else gate.passes(self.evidence.gate) & np.isfinite(effects)
+        return effects[passes].tolist()
 
     @property
     def reason(self) -> str:
