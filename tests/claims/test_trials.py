@@ -16,7 +16,7 @@ from mnemoscope.claims import functions, measures, store
 from mnemoscope.claims.claim import Claim, Control, Criterion, Gate
 from mnemoscope.claims.functions import name_of
 from mnemoscope.claims.registration import Superseded, register
-from mnemoscope.claims.replicates import admit_runs
+from mnemoscope.claims.replicates import admit_runs, expected_seeds
 from mnemoscope.claims.trials import run_trials
 from mnemoscope.claims.variants import claim_variants, with_configurations
 from mnemoscope.core.errors import InputError
@@ -339,6 +339,13 @@ def test_draws_need_no_runs():
     ruling = only(run_trials([claim], []))
     assert ruling.verdict.outcome == "MIXED"
     assert ruling.evidence.replicate == "draw"
+
+
+def test_draws_that_were_looked_at_do_not_count():
+    claim = make(units={}, measure=parity, replicate="draw", develops=False, first_seed=101)
+    (ruling,) = run_trials([claim], [])
+    assert ruling.evidence.labels.tolist() == expected_seeds(claim) == list(range(101, 117))
+    assert expected_seeds(replace(claim, first_seed=0)) == []  # as registrations of such claims say
 
 
 def test_a_draw_is_measured_once_for_a_claim_and_its_rivals(tmp_path):

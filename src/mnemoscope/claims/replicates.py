@@ -36,9 +36,19 @@ PASSING = "questions that pass"
 
 
 def expected_seeds(claim: Claim) -> list[int]:
-    """The seeds on which the system of a claim judges it: those of the runs behind its verdicts that all units have."""
+    """The seeds on which the system of a claim judges it: those of the runs behind its verdicts that all units have.
+
+    Of a claim about draws, its draws if it names the first.
+    """
+    if not claim.units:
+        return draws_of(claim) if claim.first_seed else []
     each = _planned_seeds(claim)
     return sorted(filter(claim.counts, set.intersection(*each))) if each else []
+
+
+def draws_of(claim: Claim) -> list[int]:
+    """The draws that a claim about draws is judged on: as many as it needs, from its first on."""
+    return list(range(claim.first_seed, claim.first_seed + claim.n_replicates))
 
 
 def counting_seeds(claim: Claim, seeds: Iterable[int]) -> list[int]:
@@ -92,9 +102,9 @@ class AdmittedRuns:
         return tuple(sentences)
 
     def seeds(self, claim: Claim) -> list[int]:
-        """Replicates: counted seeds with a finished run of every unit; for a claim about draws, as many as it needs."""
+        """Replicates: counted seeds with a finished run of every unit, or the draws of a claim about draws."""
         if not claim.units:
-            return list(range(claim.n_replicates))
+            return draws_of(claim)
         return counting_seeds(claim, set.intersection(*(set(self.finished[unit]) for unit in claim.units.values())))
 
     def left_out(self, claim: Claim) -> list[int]:

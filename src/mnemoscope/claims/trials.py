@@ -52,6 +52,7 @@ from mnemoscope.claims.replicates import (
     admit_runs,
     as_replicates,
     average_prompts,
+    expected_seeds,
     language_models,
 )
 from mnemoscope.claims.ruling import Ruling, SensitivityCell
@@ -145,7 +146,7 @@ def run_trials(
         asked = questions[claim.id]
         ruling = rule_on_claim(asked, evidence[claim.id], verdicts[claim.id])
         values = select_values([(each.claim, each.call) for each in asked if not each.changed], results)
-        seeds = admitted.seeds(claim) if claim.units else ()
+        seeds = admitted.seeds(claim) if claim.units else expected_seeds(claim)
         found = check_registration(as_registered, seeds, values)
         used = [admitted.finished[unit][seed] for unit in claim.units.values() for seed in seeds]
         rulings.append(

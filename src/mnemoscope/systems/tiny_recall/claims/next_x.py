@@ -113,7 +113,7 @@ _CLAIM = asked_anew(
     replicate="draw",
     first_seed=80,
     last_seed=95,
-    version=2,
+    version=3,
     controls=controls(positive=(_permuted,), negative=(_in_order, _one_in_ten, _independent)),
     measure=measure,
     explanation=TEXTS.explain("T25", n_counted=N_COUNTED, n_tested=N_TESTED, margin=MARGIN),
