@@ -134,8 +134,8 @@ class Claim:
             language models and has no units. Put to one model, a claim per `question` counts its questions; put to
             several, it counts models like one per `model`, each with the mean over the questions that pass the gate.
         n_replicates: How many it needs: at least 16, at least 32 for a headline.
-        first_seed: Smaller seeds (or draws) were looked at before this was fixed; they do not count. Where the system has runs
-            behind its verdicts, both bounds are about these; a user's runs count.
+        first_seed: Smaller seeds (or draws) were looked at before this was fixed; they do not count. Where the system
+            has runs behind its verdicts, both bounds are about these; a user's runs count.
         last_seed: Larger seeds were trained after the verdict; they do not count either.
         headline: One of the claims among which the error rate is shared out.
         units: Configurations that it is about, by name.
