@@ -8,17 +8,18 @@ from unittest import mock
 import pytest
 
 from mnemoscope.claims.claim import CLAIMS
+from mnemoscope.claims.store import entry_of
 from mnemoscope.cli import main
 from mnemoscope.core import guests
 
 GUEST = """
 import mnemoscope as ms
 
-def drawn(draw):
-    return {"effect": 1.0 + draw}
+def drawn(draw, *, side=1):
+    return {"effect": 1.0 + draw * side}
 
 ms.CLAIMS.add("X", ms.Claim(id="X", statement="Draws are positive.", source="ours", quantifier="most", margin=0.0,
-                            replicate="draw", measure=drawn))
+                            replicate="draw", measure=drawn, choices={"side": (-1,)}))
 """
 TRIAL = ("--import", "drawn_guest.py", "X", "--out", "tried", "--jobs", "1")
 
@@ -65,6 +66,22 @@ def test_something_that_differs_ends_it_with_an_error(capsys):
     out, err = capsys.readouterr()
     assert "differs by" in out
     assert "in the evidence differ" in err
+
+
+def test_measurements_of_a_multiverse_are_taken_again_too(capsys):
+    main(["claims", "run", *TRIAL, "--multiverse"])
+    main(["claims", "verify", *TRIAL, "--share", "1", "--seed", "7"])
+    assert "32 of 32 measurements taken again (seed 7) and equal" in capsys.readouterr().out
+    (file,) = Path("tried/measured").rglob("*-3.json")
+    entries = json.loads(file.read_text())
+    (key,) = (key for key in entries if "side" in key)
+    name = file.relative_to("tried/measured").with_suffix("").as_posix()
+    entries[key] = entry_of(name, key, entries[key]["stamp"], {"effect": 9.0})  # with a digest of its own
+    file.write_text(json.dumps(entries))
+    with pytest.raises(SystemExit) as ended:
+        main(["claims", "verify", *TRIAL, "--share", "1"])
+    assert ended.value.code == 2
+    assert "differs by" in capsys.readouterr().out
 
 
 def test_runs_of_the_trial_are_asked_for(capsys):

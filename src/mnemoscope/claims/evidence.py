@@ -212,17 +212,21 @@ class Evidence:
 
     def sample(self, name: str, chosen: Bool[np.ndarray, " all"]) -> Sample:
         """The effect `name` of the chosen replicates; InputError where there is none, or one of them is NaN."""
-        effect = select_effect(self.effects, name)
-        effect = effect.transpose(self.replicate, ...).astype(float)[chosen]
-        named = SOURCE in effect.coords
+        effect = select_effect(self.effects, name).transpose(self.replicate, ...)
+        named, grouped, rows = SOURCE in effect.coords, GROUP in effect.coords, chosen
+        if named or grouped:
+            effect, rows = effect[chosen], np.full(int(chosen.sum()), True)
         if named and len(effect):
-            effect = _by_source(effect, self.replicate)
-        if effect.mean(set(effect.dims) - {self.replicate}, skipna=False).isnull().any():
+            effect = _by_source(effect.astype(float), self.replicate)
+        values = effect.to_numpy().astype(float)[rows]  # by xarray it would take half of the time of a verdict
+        per_prompt = values.ndim > 1
+        values = values if per_prompt else values[:, None]
+        with np.errstate(invalid="ignore"):
+            unknown = np.isnan(values.mean(1)).any()
+        if unknown:
             raise InputError(
                 f"effect {name} is NaN in a {self.replicate} that passes the gate; say in the measure what it counts as"
             )
-        per_prompt = "prompt" in effect.dims
-        values = effect.to_numpy() if per_prompt else effect.to_numpy()[:, None]
         drawn = per_prompt and self.prompts != "enumerated" and not named
         block = _alike_neighbours(values, shared=self.prompts == "shared") if drawn else 1
         return Sample(
@@ -231,7 +235,7 @@ class Evidence:
             prompts=self.prompts if per_prompt or self.prompts == "enumerated" else None,
             n_left_out=len(self.left_out),
             block=block,
-            groups=_numbered(effect, self.replicate) if GROUP in effect.coords else None,
+            groups=_numbered(effect, self.replicate) if grouped else None,
         )
 
 

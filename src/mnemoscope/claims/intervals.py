@@ -48,6 +48,12 @@ def share_interval(n_clear: int, n: int) -> Interval:
     return Interval(low=float(bounds.low), high=float(bounds.high))
 
 
+@cache
+def _student(degrees: int) -> float:
+    """Student's t at the upper end of an interval."""
+    return float(stats.t.ppf(1 - (1 - CONFIDENCE) / 2, degrees))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Average:
     """A mean over replicates (or groups of them) with its error and the roots t* of resamples.
@@ -73,7 +79,7 @@ class Average:
         if not len(self.roots):
             return Interval(low=-np.inf, high=np.inf)
         tail = (1 - CONFIDENCE) / 2
-        student = float(stats.t.ppf(1 - tail, self.n - 1))
+        student = _student(self.n - 1)
         low, high = np.quantile(self.roots, [tail, 1 - tail]).tolist()
         return Interval(
             low=self.mean - max(high, student) * self.error, high=self.mean - min(low, -student) * self.error

@@ -161,8 +161,13 @@ QUANTIFIERS: Mapping[Quantifier, Callable[[Sample, Criterion, Average], Decision
 
 def _p_majority(sample: Sample, hits: Bool[np.ndarray, " replicate"], share: float | None = None) -> float:
     """Exact p against "at most half of them", or another share; those left out are no hits."""
-    n_hits, n = _counted(sample, hits)
-    return float(stats.binomtest(n_hits, n, share or sample.chance, alternative="greater").pvalue)
+    return _p_more(*_counted(sample, hits), share or sample.chance)
+
+
+@cache
+def _p_more(n_hits: int, n: int, share: float) -> float:
+    """Exact p of so many hits among n, or more, where each is one with probability `share`."""
+    return float(stats.binomtest(n_hits, n, share, alternative="greater").pvalue)
 
 
 def _p_all(sample: Sample, hits: Bool[np.ndarray, " replicate"]) -> float:

@@ -135,8 +135,8 @@ def run_trials(
     files = check_run_files(admitted)
     plans = {}
     for claim in claims:
-        others = [question for _, question in universes[claim.id] if _has_models(question.claim, admitted)]
-        plans[claim.id] = plan_work([*questions[claim.id], *dict.fromkeys(others)], admitted, emergence=emergence)
+        asked = [*questions[claim.id], *questions_with_models(universes[claim.id], admitted)]
+        plans[claim.id] = plan_work(asked, admitted, emergence=emergence)
     work = merge_work([piece for pieces in plans.values() for piece in pieces])
     results = measure_all(work, jobs=jobs, store=store, report=_progress(plans, report))
     evidence = {id: [collect_evidence(each, admitted, results) for each in asked] for id, asked in questions.items()}
@@ -169,9 +169,14 @@ def run_trials(
     return with_discovery_rates(rulings)
 
 
-def _has_models(claim: Claim, admitted: AdmittedRuns) -> bool:
-    """True if there are models enough for a verdict, or none is needed."""
-    return not claim.units or len(admitted.seeds(claim)) >= MIN_REPLICATES
+def questions_with_models(
+    universes: Sequence[tuple[Combination, ClaimVariant]], admitted: AdmittedRuns
+) -> list[ClaimVariant]:
+    """The questions of combinations, each once: those of which there are models enough for a verdict, or none is
+    needed.
+    """
+    questions = dict.fromkeys(question for _, question in universes)
+    return [each for each in questions if not each.claim.units or len(admitted.seeds(each.claim)) >= MIN_REPLICATES]
 
 
 def judge_universes(
@@ -182,7 +187,7 @@ def judge_universes(
     results: Results,
 ) -> Multiverse | None:
     """The verdicts under combinations of choices, beside the `outcome` of the claim; None without combinations."""
-    questions = dict.fromkeys(question for _, question in universes if _has_models(question.claim, admitted))
+    questions = questions_with_models(universes, admitted)
     evidence = {question: collect_evidence(question, admitted, results) for question in questions}
     faults = {question: find_control_fault(question.claim, found) or "" for question, found in evidence.items()}
     judged = []

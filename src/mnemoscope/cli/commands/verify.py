@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,10 +106,10 @@ def claims_verify(options: ClaimsVerify) -> None:
 
 
 def _plan(options: ClaimsVerify) -> tuple[list[Work], dict[str, list[Work]]]:
-    """All measurements of a trial, and those that the verdict on each claim rests on, by its id."""
+    """All measurements of a trial, with those of a multiverse, and the ones behind each verdict, by id of the claim."""
     from mnemoscope.claims.replicates import adapt_to_models, admit_runs, language_models
-    from mnemoscope.claims.trials import plan_work
-    from mnemoscope.claims.variants import claim_variants
+    from mnemoscope.claims.trials import plan_work, questions_with_models
+    from mnemoscope.claims.variants import claim_universes, claim_variants
     from mnemoscope.cli.trials import claims_named
     from mnemoscope.models.zoo import WORD, labels
 
@@ -122,8 +123,13 @@ def _plan(options: ClaimsVerify) -> tuple[list[Work], dict[str, list[Work]]]:
         )
     runs = ms.find_runs(paths, without_checkpoint=True) if paths else []
     questions = {claim.id: claim_variants(claim, True) for claim in claims}
-    admitted = admit_runs(runs, [each.claim for asked in questions.values() for each in asked], asked)
-    work = [piece for each in questions.values() for piece in plan_work(each, admitted, emergence=True)]
+    universes = {claim.id: claim_universes(claim) for claim in claims}
+    varied = [each for found in universes.values() for _, each in found]
+    admitted = admit_runs(runs, [each.claim for each in (*chain(*questions.values()), *varied)], asked)
+    work = []
+    for id, first in questions.items():
+        others = questions_with_models(universes[id], admitted)
+        work += plan_work([*first, *others], admitted, emergence=True)
     return work, {id: plan_work(each[:1], admitted, emergence=False) for id, each in questions.items()}
 
 
