@@ -20,6 +20,15 @@ from tests.support import random_model, seeded
 from tests.toys import BRACKETS, PAD, Brackets, bracket_spec, registered
 
 TASK = Brackets()
+
+
+class Named:
+    """A method that a batch may have as `derive`."""
+
+    def latents(self, batch):
+        return {}
+
+
 BACKWARDS = {"heads": "look back", "interchange": "reads runs of permutation-lookup"}
 """Analyses that this task cannot have, and their words."""
 
@@ -46,6 +55,7 @@ def test_a_task_that_names_classes_has_as_many_outputs(model, batch):
     assert output_symbols(TASK) == ["unbalanced", "balanced"]
     assert token_symbols(TASK) == ["[", "(", ")", "]", "_"]
     assert [batch.output_name(number) for number in (0, 1)] == ["unbalanced", "balanced"]
+    assert replace(batch, classes=(), derive=Named.latents.__get__(TASK)).classes == TASK.classes, "of the task"
     assert (class_names(ms.TASKS.get("k-hop")()), batch.select(slice(2)).classes) == ((), TASK.classes)
 
 

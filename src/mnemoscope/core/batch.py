@@ -39,7 +39,8 @@ class Batch:
         parts: Named parts of target vectors that are reported apart; none for tokens.
         lengths: Of sequences that are padded on the right; None: all positions are real.
         symbol: The name of a token; None: its number.
-        classes: Names of the classes that are targets, in order; empty: targets are tokens.
+        classes: Names of the classes that are targets, in order; empty: those of the task whose method `derive` is, and
+            where it has none targets are tokens.
 
     >>> tokens = torch.tensor([[1, 4, 2, 5, 1]])
     >>> mine = ms.Batch(inputs=tokens, targets=tokens.roll(-1, 1), scored=torch.ones_like(tokens, dtype=torch.bool))
@@ -77,6 +78,8 @@ class Batch:
         for name, value in (("weights", self.weights), ("lengths", self.lengths)):
             if value is not None:
                 self._check_shape(name, value.shape, places[:1])
+        if not self.classes:
+            object.__setattr__(self, "classes", tuple(getattr(getattr(self.derive, "__self__", None), "classes", ())))
         for name, value in self.known.items():
             self._check_shape(f"latent {name}", value.shape[:1], places[:1])
 
