@@ -28,6 +28,8 @@ from mnemoscope.engine.pointwise import safe_softmax
 
 MAX_CELLS = 128
 """Tokens times positions up to which tables pay."""
+FEW_KEYS = 4
+"""Positions up to which keys are picked one by one; of more keys a pattern over all cells is multiplied at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +130,13 @@ class LookupTables:
         self, inputs: Int[Tensor, "batch pos"], read: OutputPlaces | None
     ) -> Float[Tensor, "*rows d_model"]:
         """The stream after attention, where it is read (None: everywhere)."""
+        few = self.n_pos <= FEW_KEYS and self.attention.fused  # picking scores has no rule for `vmap`
+        if few and (read is None or read.where is None):
+            own = self.cell_numbers(inputs) if read is None else self.cell_numbers(inputs)[:, read.columns]
+            scores, values = self.scores_and_values(inputs, None if read is None else read.columns)
+            # as many small products as there are sequences and heads take longer than one sum
+            z = (self.attention.pattern(scores)[..., None] * values[..., None, :, :]).sum(-2)
+            return F.embedding(own, self.stream) + self.attention.project_out(z.transpose(1, 2))
         at, (n_heads, n_cells, _) = self.cell_numbers(inputs), self.scores.shape
         absent = torch.full((len(inputs), n_cells), -math.inf, dtype=self.stream.dtype, device=at.device)
         absent = absent.scatter(1, at, 0.0)[:, None, None]
