@@ -7,9 +7,10 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope import InputError, ModelSpec
-from mnemoscope.core.protocols import attention_mix, masked_token, run_from_layer
+from mnemoscope.core.protocols import attention_mix, masked_token
 from mnemoscope.engine.architecture import read_transformer, resumable_transformer
 from mnemoscope.engine.changes import Changes
+from mnemoscope.models.attention import run_from_layer
 from mnemoscope.models.building import (
     build,
     configuration,
@@ -152,6 +153,8 @@ def test_a_run_from_a_layer_knows_the_padding():
     stream = cache["blocks.1.hook_resid_pre"]
     found = run_from_layer(model, 1, TOKENS)(torch.cat((stream, stream)))
     assert torch.equal(found, torch.cat((logits, logits)))
+    places = cache["blocks.1.hook_resid_post"][:, :1]
+    assert torch.equal(run_from_layer(model, 2, TOKENS[:0])(places), logits[:, :1])
 
 
 def test_what_cannot_be_is_refused_in_a_line():

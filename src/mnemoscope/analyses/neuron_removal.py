@@ -47,7 +47,7 @@ from mnemoscope.analyses.neurons import mlp_block
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
-from mnemoscope.core.protocols import HookedModel, ModelLike, evaluation_mode, resolve_model, run_from_layer
+from mnemoscope.core.protocols import HookedModel, ModelLike, evaluation_mode, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import SkillPlaces, Skills, random_halves, skill_places
@@ -56,6 +56,7 @@ from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.replacements import make_replacer
 from mnemoscope.interventions.writing import check_written, is_classic
+from mnemoscope.models.attention import run_from_layer
 
 RemovalScores = dict[str, Float[Tensor, "set skill"]]
 

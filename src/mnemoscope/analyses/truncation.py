@@ -38,11 +38,12 @@ from mnemoscope.analyses.predictions import (
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
-from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model, run_from_layer
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import ParamSite
 from mnemoscope.engine.budget import split_rows_into_passes
 from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.run import Decompositions, change_weights, weight_at
+from mnemoscope.models.attention import run_from_layer
 
 SpectrumPart = Literal["top", "rest"]
 """The largest singular values of a matrix, or the others."""

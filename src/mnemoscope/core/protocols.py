@@ -350,18 +350,6 @@ def masked_token(model: HookedModel) -> int | None:
     return None if padding is None else padding.token
 
 
-def run_from_layer(model: HookedModel, layer: int, inputs: Tensor) -> Callable[[Tensor], Tensor]:
-    """The model from a layer on, as a function of residual streams of these inputs, once or several times over."""
-
-    def run(stream: Tensor) -> Tensor:
-        if masked_token(model) is not None:
-            embed: Any = getattr(model, "embed")  # noqa: B009
-            embed.padding.mark(inputs.repeat(len(stream) // len(inputs), 1))
-        return model(stream, start_at_layer=layer)
-
-    return run
-
-
 def is_hooked(model: HookedModel) -> bool:
     """True if the model carries forward hooks, which may write to any part of it and may know the batch's rows."""
     return any(point.fwd_hooks for point in getattr(model, "hook_dict", {}).values())

@@ -9,6 +9,7 @@ c softmax + (1 - c) at those positions. No query attends to a position that hold
 infinity (0 in linear attention). A query that may attend to nothing attends to nothing.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -18,6 +19,7 @@ from einops import einsum
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from mnemoscope.core.protocols import HookedModel, masked_token
 from mnemoscope.engine.block import hide_keys, mix_pattern, visible_keys
 from mnemoscope.models.lens import HookedTransformer
 
@@ -107,3 +109,18 @@ def _like(kind: type, module: Any, *arguments: Any, **options: Any) -> Any:
     for name, parameter in module.named_parameters():
         getattr(result, name).data = parameter.data
     return result
+
+
+def run_from_layer(model: HookedModel, layer: int, inputs: Tensor) -> Callable[[Tensor], Tensor]:
+    """The model from a layer on, as a function of residual streams of these inputs, once or several times over.
+
+    After the last layer streams may be of any places, since no position attends to another any more.
+    """
+
+    def run(stream: Tensor) -> Tensor:
+        if masked_token(model) is not None and layer < model.cfg.n_layers:
+            embed: Any = getattr(model, "embed")  # noqa: B009
+            embed.padding.mark(inputs.repeat(len(stream) // len(inputs), 1))
+        return model(stream, start_at_layer=layer)
+
+    return run
