@@ -129,7 +129,7 @@ def heatmaps(
     minus `high` if some values are negative. Without `high` it ends at the greatest absolute value. `symbols` are the
     names of all tokens, for axes of tokens; none: tokens have numbers. `outputs` are those of logits; none: `symbols`.
     """
-    names = {} if symbols is None else dict.fromkeys(TOKEN_AXES, symbols)
+    names: dict[str, Sequence[str]] = {} if symbols is None else dict.fromkeys(TOKEN_AXES, symbols)
     flat = [_flatten(array, names if outputs is None else {**names, "logit": outputs}) for array in panels.values()]
     finite = [abs(float(v)) for panel in flat for v in panel.values.ravel() if math.isfinite(v)]
     high = (max(finite, default=1.0) or 1.0) if high is None else high
