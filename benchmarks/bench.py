@@ -23,6 +23,7 @@ ROWS = (
     "sequences",
     "vectors",
     "facts",
+    "puzzles",
     "equality",
     "processes",
     "cluster",
@@ -76,6 +77,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
     import paths
     import plain
     import prompts
+    import puzzles
     import seeds
     import sequences
     import steps
@@ -90,6 +92,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("sequences", "sequences of a chain", lambda: sequences.generation(n_few)),
         ("vectors", "training on vectors", lambda: vectors.vectors(n_few)),
         ("facts", "training on facts", lambda: facts.steps(n_few)),
+        ("puzzles", "puzzles and modular addition", lambda: puzzles.training(n_few)),
         ("equality", "equality of logits", steps.equality),
         ("processes", "worker processes", lambda: seeds.processes(1, 100 if quick else seeds.QUICK_STEPS)),
         ("cluster", "a Dask cluster", lambda: cluster.against_processes(1 if quick else 3, 60 if quick else 500)),

@@ -16,6 +16,7 @@ GROUPS = (
     "sequences",
     "vectors",
     "facts",
+    "puzzles",
     "same logits",
     "16 seeds",
     "cluster",

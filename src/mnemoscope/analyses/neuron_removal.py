@@ -56,6 +56,7 @@ from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.replacements import make_replacer
 from mnemoscope.interventions.writing import check_written, is_classic
+from mnemoscope.models.attention import run_from_layer
 
 RemovalScores = dict[str, Float[Tensor, "set skill"]]
 
@@ -170,7 +171,7 @@ def _logits(
         return logits_at(on.model, tokens, where, partial(on.model.run_with_hooks, fwd_hooks=hooks))
     mlp = on.model.blocks[on.layer].mlp
     changed = [on.residual[rows] + (post @ mlp.W_out + mlp.b_out) for post in posts]
-    return logits_at(on.model, torch.cat(changed), where, partial(on.model, start_at_layer=on.layer + 1))
+    return logits_at(on.model, torch.cat(changed), where, run_from_layer(on.model, on.layer + 1, on.tokens[rows]))
 
 
 def _replaced(on: NeuronRemovals, neurons: Int[Tensor, " _"], rows: slice) -> Float[Tensor, "row pos neuron"]:

@@ -43,6 +43,7 @@ from mnemoscope.core.site import ParamSite
 from mnemoscope.engine.budget import split_rows_into_passes
 from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.run import Decompositions, change_weights, weight_at
+from mnemoscope.models.attention import run_from_layer
 
 SpectrumPart = Literal["top", "rest"]
 """The largest singular values of a matrix, or the others."""
@@ -191,6 +192,6 @@ def _runs(
     whole = logits_at(model, inputs, where, hooked)
     runs: dict[int, Callable[[], Tensor]] = {0: partial(logits_at, model, inputs, where)}
     for name, layer in names.items():
-        onwards = partial(logits_at, model, cache[name], where, partial(model, start_at_layer=layer))
+        onwards = partial(logits_at, model, cache[name], where, run_from_layer(model, layer, inputs))
         runs[layer] = onwards if torch.equal(onwards(), whole) else runs[0]
     return runs

@@ -18,7 +18,9 @@ from mnemoscope.core.errors import InputError
 class Task(Protocol):
     """A generator of sequences whose latents, counterfactuals and exact predictors are known.
 
-    A task is a frozen dataclass: its fields are its configuration.
+    A task is a frozen dataclass: its fields are its configuration. One that predicts classes and no tokens names them
+    in `classes`, in order; targets and `answers` are then their numbers, and its batches carry the names. One that can
+    predict the first tokens only has `d_vocab_out`, their number.
 
     >>> isinstance(task, ms.Task), task.name
     (True, 'permutation-lookup')
@@ -41,7 +43,9 @@ class Task(Protocol):
 
     @property
     def answers(self) -> Sequence[int]:
-        """Tokens that can be an answer; distances between predictions are taken over these. Empty for vectors."""
+        """Tokens, or classes, that can be an answer; distances between predictions are taken over these. Empty for
+        vectors.
+        """
         ...
 
     @property
@@ -86,6 +90,16 @@ class Task(Protocol):
     def skills(self, batch: Batch) -> Mapping[str, Bool[Tensor, "batch pos"]]:
         """Masks of the positions at which a named skill, and nothing else, gives the answer."""
         ...
+
+
+def class_names(task: Task) -> tuple[str, ...]:
+    """Names of the classes that a task predicts, in order; empty where it predicts tokens or vectors."""
+    return tuple(getattr(task, "classes", ()))
+
+
+def n_outputs(task: Task) -> int:
+    """Number of classes or of tokens that a task predicts."""
+    return len(class_names(task)) or getattr(task, "d_vocab_out", None) or task.d_vocab
 
 
 @runtime_checkable
@@ -321,8 +335,19 @@ def reads_vectors(model: HookedModel) -> bool:
 
 
 def has_linear_attention(model: HookedModel) -> bool:
-    """True if attention has no softmax (`models.linear_attention`)."""
+    """True if attention has no softmax (`models.attention`)."""
     return any(getattr(getattr(block, "attn", None), "linear", False) for block in model.blocks)
+
+
+def attention_mix(model: HookedModel) -> float:
+    """Share of the softmax in the patterns of a model; below 1 a constant is added (`models.attention`)."""
+    return min((getattr(getattr(block, "attn", None), "mix", 1.0) for block in model.blocks), default=1.0)
+
+
+def masked_token(model: HookedModel) -> int | None:
+    """Token to which no position of a model attends; None: every token is attended to (`models.attention`)."""
+    padding: Any = getattr(getattr(model, "embed", None), "padding", None)
+    return None if padding is None else padding.token
 
 
 def is_hooked(model: HookedModel) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import HookedModel, has_linear_attention, reads_vectors
+from mnemoscope.core.protocols import HookedModel, attention_mix, has_linear_attention, masked_token, reads_vectors
 from mnemoscope.models.checkpoint import configuration_of
 
 MAX_PARAMETERS = 1_000_000
@@ -103,6 +103,8 @@ def page_configuration(model: HookedModel) -> dict[str, Any]:
         "act_fn": cfg.act_fn,
         "causal": cfg.attention_dir == "causal",
         "linear": has_linear_attention(model),
+        "mix": attention_mix(model),
+        "masked": masked_token(model),
         "attn_scale": float(cfg.attn_scale) if cfg.use_attn_scale else 1.0,
     }
 

@@ -121,8 +121,16 @@ def test_wrong_input_is_refused():
         neuron_agreement(activity, neuron_values(model, layer=1, neurons=[0, 1]))
     with pytest.raises(InputError, match="n_triggers must be at least 1"):
         neuron_agreement(activity, neuron_values(model, layer=1), n_triggers=0)
-    with pytest.raises(InputError, match="at least three; the targets are"):
-        agreement_of(associative_memory((1, 0)), tokens_once((1, 0)))
+    with pytest.raises(InputError, match="at least two; the targets are"):
+        agreement_of(associative_memory((1, 0)), tokens_once((1, 0)).select(slice(1)))
+
+
+def test_two_answers_have_triggers_but_no_correlation():
+    """Two numbers always correlate fully."""
+    found = agreement_of(associative_memory((1, 0)), tokens_once((1, 0)))
+    assert found.correlation.isnull().all()
+    assert found.trigger_agreement.values.tolist() == [1, 1]
+    assert found.trigger_conflict.values.tolist() == [0, 0]
 
 
 @pytest.mark.slow
