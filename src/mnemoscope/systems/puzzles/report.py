@@ -1,0 +1,16 @@
+"""The reports on runs of the puzzles: the page of any task, with each puzzle in words."""
+
+from dataclasses import replace
+
+from mnemoscope import REPORTS
+from mnemoscope.report import plain_report
+
+PAGES = {
+    "palindrome": (
+        "Palindromes",
+        "Twenty values stand between START and END; is the sequence its own mirror image? The answer is due at END.",
+    ),
+}
+"""Title and task in words, by task."""
+for _name, (_title, _about) in PAGES.items():
+    REPORTS.add(_name, replace(plain_report.PLAIN, title=_title, about=_about))
