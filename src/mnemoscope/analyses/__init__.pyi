@@ -70,6 +70,10 @@ from .head_weights import ov_circuits as ov_circuits
 from .head_weights import qk_circuits as qk_circuits
 from .interchange import interchange_accuracy as interchange_accuracy
 from .interchange import random_pairs as random_pairs
+from .labour import HALVES as HALVES
+from .labour import PART_EFFECTS as PART_EFFECTS
+from .labour import division_of_labour as division_of_labour
+from .labour import head_effects as head_effects
 from .memory_recall import Association as Association
 from .memory_recall import chance_threshold as chance_threshold
 from .memory_recall import embedding_vectors as embedding_vectors
