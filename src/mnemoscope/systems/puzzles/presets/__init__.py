@@ -6,7 +6,7 @@ smaller batches.
 
 from mnemoscope import SYSTEMS, System, TrainingSet
 
-PUZZLES = ("palindrome",)
+PUZZLES = ("palindrome", "sorted-list")
 """The puzzles, by preset."""
 SEEDS = tuple(range(32, 48))
 """The seeds behind the verdicts."""
