@@ -10,6 +10,10 @@ PAGES = {
         "Palindromes",
         "Twenty values stand between START and END; is the sequence its own mirror image? The answer is due at END.",
     ),
+    "brackets": (
+        "Balanced brackets",
+        "Up to forty brackets stand between START and END, then padding; are they balanced? The answer is due at START.",
+    ),
 }
 """Title and task in words, by task."""
 for _name, (_title, _about) in PAGES.items():
