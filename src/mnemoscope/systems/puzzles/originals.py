@@ -38,7 +38,7 @@ def load_original(path: Path | str, preset: str) -> Subject:
     if entry is None:
         raise InputError(f"{path} must have its configuration, as JSON, in the entry {CONFIG!r} of its metadata")
     config: dict[str, Any] = json.loads(entry)
-    sizes = {name: getattr(known.task, name, None) for name in ("d_vocab", "n_ctx", "d_vocab_out")}
+    sizes: dict[str, Any] = {name: getattr(known.task, name, None) for name in ("d_vocab", "n_ctx", "d_vocab_out")}
     for name, size in sizes.items():
         one_of(f"{name} of {path}, a model of {preset}", config.get(name), (size,))
     spec = replace(
@@ -47,7 +47,9 @@ def load_original(path: Path | str, preset: str) -> Subject:
         mlp=not config.get("attn_only", False),
         normalization=config.get("normalization_type") or "none",
     )
-    model = build(spec, **sizes, seed=0, own=True)
+    model = build(
+        spec, d_vocab=sizes["d_vocab"], n_ctx=sizes["n_ctx"], d_vocab_out=sizes["d_vocab_out"], seed=0, own=True
+    )
     own = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
     if own != {name: tuple(weight.shape) for name, weight in weights.items()}:
         raise InputError(f"{path}: names and shapes of the weights must be those of its configuration; got others")

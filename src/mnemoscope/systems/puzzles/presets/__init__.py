@@ -6,8 +6,8 @@ smaller batches.
 
 from mnemoscope import SYSTEMS, System, TrainingSet
 
-PUZZLES = ("palindrome", "sorted-list")
-"""The puzzles, by preset."""
+PUZZLES = ("palindrome", "palindrome-uniform", "brackets", "sorted-list")
+"""The presets of all puzzles."""
 SEEDS = tuple(range(32, 48))
 """The seeds behind the verdicts."""
 

@@ -29,7 +29,7 @@ class Palindrome(BaseTask):
 
     name: ClassVar[str] = "palindrome"
     references: ClassVar[tuple[str, ...]] = ("uniform", "answer", "same_values", "outer_half")
-    corruptions: ClassVar[tuple[str, ...]] = ("change_answer", "toggle_pair", "move_faults", "rename_values")
+    corruptions: ClassVar[tuple[str, ...]] = ("change_answer", "move_faults", "rename_values")
     classes: ClassVar[tuple[str, ...]] = ("broken", "palindrome")
 
     n_values: int = 31
@@ -162,7 +162,6 @@ class Palindrome(BaseTask):
 
         - `change_answer`: one pair of a palindrome is broken; every pair of another sequence is mended. The answer
           changes.
-        - `toggle_pair`: one pair, the latent `pair`, is broken if it was mirrored, and mended otherwise.
         - `move_faults`: pairs change places, so that others are broken. The answer stays.
         - `rename_values`: every value stands for another one, throughout the sequence. The answer stays.
 
@@ -172,15 +171,11 @@ class Palindrome(BaseTask):
         first, second = self.pairs(batch)
         device, rows = first.device, torch.arange(len(batch), device=first.device)
         pair = torch.randint(self.half, (len(batch),), generator=generator, device=generator.device).to(device)
-        mirrored, known = first == second, {}
+        mirrored = first == second
         changed = second.clone()
         if kind == "change_answer":
             changed[rows, pair] = self._another(first[rows, pair], generator)
             changed = torch.where(mirrored.all(1)[:, None], changed, first)
-        elif kind == "toggle_pair":
-            broken = self._another(first[rows, pair], generator)
-            changed[rows, pair] = torch.where(mirrored[rows, pair], broken, first[rows, pair])
-            known = {"pair": pair}
         elif kind == "move_faults":
             shift = torch.randint(1, max(self.half, 2), (len(batch), 1), generator=generator, device=generator.device)
             order = (torch.arange(self.half, device=device) + shift.to(device)) % self.half
@@ -189,7 +184,7 @@ class Palindrome(BaseTask):
             scores = torch.rand(len(batch), self.n_values, generator=generator, device=generator.device)
             names = scores.argsort(1).to(device)
             first, changed = names.gather(1, first), names.gather(1, second)
-        return replace(self.batch(first, changed), known=known, weights=batch.weights, scored=batch.scored)
+        return replace(self.batch(first, changed), weights=batch.weights, scored=batch.scored)
 
     def pair_report(self, clean: Batch, corrupted: Batch) -> dict[str, float]:
         """`answer_changed`: the share of the pairs with different answers."""
