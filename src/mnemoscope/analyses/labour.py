@@ -1,7 +1,7 @@
 r"""Division of labour: the share of a part's effect that falls to its own head.
 
-A *part* is one piece of a task, such as a skill, a kind of fault, a letter or a range of values. The effect of a head on
-a part is the log-probability of the right answers that its mean ablation costs at the places that test the part. With
+A *part* is one piece of a task, such as a skill, a kind of fault, a letter or a value. The effect of a head on a part
+is the log-probability of the right answers that its mean ablation costs at the places that test the part. With
 :math:`e(p, h)` the effects above zero, :math:`s(p, h) = e(p, h) / \sum_{h'} e(p, h')` is the share of a head.
 
 The own head of a part is the one with the largest effect on one half of the prompts. Its share is taken on the other
@@ -11,8 +11,8 @@ half, and averaged over the parts:
     random   = mean over p and q of s(p, own(q))       own heads assigned to parts at random, as many parts each
     division = (share - random) / (1 - random)         1: every part has a head; 0: no better than at random
 
-Where one head does everything every assignment of own heads has the same share, and nothing is divided. A part that no
-head has an effect on has the same share of all heads. If `share` and `random` are both 1, the division is 0.
+Where one head does everything every assignment of own heads has the same share, and nothing is divided. A part whose
+effects add up to less than `LEAST` needs no head: all have the same share. If `random` is 1, the division is 0.
 
 *Shows* whether removal costs different parts through different heads. *Does not show* how a head serves its part, and
 heads that stand in for each other have small effects on both.
@@ -35,6 +35,9 @@ from mnemoscope.models.subjects import Subject
 
 HALVES = ("own", "tested")
 """Of the prompts: on one the own heads are chosen, on the other everything is measured."""
+
+LEAST = 0.1
+"""Nats that a part costs, all heads together, below which no head counts as needed for it."""
 
 PART_EFFECTS: Registry[Callable[[Subject], xr.DataArray]] = Registry("task with parts", "claims")
 """By the name of a task: the effects of the heads of a model on its parts, as `head_effects` gives them."""
@@ -110,7 +113,7 @@ def division_of_labour(effects: xr.DataArray) -> xr.Dataset:
     own = chosen.argmax(1)
     above = np.maximum(tested, 0)
     total = above.sum(1, keepdims=True)
-    shares = np.divide(above, total, out=np.full_like(above, 1 / above.shape[1]), where=total > 0)
+    shares = np.where(total >= LEAST, above / np.maximum(total, LEAST), 1 / above.shape[1])
     own_share = shares[np.arange(len(own)), own]
     share, random = float(own_share.mean()), float(shares[:, own].mean())
     owned = np.bincount(own, minlength=above.shape[1]) / len(own)

@@ -6,8 +6,8 @@ smaller batches.
 
 from mnemoscope import SYSTEMS, System, TrainingSet
 
-PUZZLES = ("palindrome", "first-unique", "digit-sum")
-"""The puzzles, by preset."""
+PUZZLES = ("palindrome", "palindrome-uniform", "first-unique", "digit-sum", "sorted-list", "brackets")
+"""The presets of all puzzles."""
 SEEDS = tuple(range(32, 48))
 """The seeds behind the verdicts."""
 

@@ -164,7 +164,7 @@ class RunningSum(BaseTask):
             same = after.sign() == total.sign()
             possible = (same if kind == "shift_sum" else ~same) & (after != total)
             if not possible.flatten(1).any(1).all():
-                raise InputError(f"{kind} needs sequences in which one value can do it; select others by the latent sum")
+                raise InputError(f"{kind} needs sequences in which one value can do it; select by the latent sum")
             chosen = draws.masked_fill(~possible, -1).flatten(1).argmax(1)
             changed = values.clone()
             changed[torch.arange(n, device=device), chosen // self.d_vocab] = new[chosen % self.d_vocab]

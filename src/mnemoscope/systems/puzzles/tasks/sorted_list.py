@@ -129,9 +129,9 @@ class SortedList(BaseTask):
     def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
         """Minimal pairs; `asker` of the result is the scored position at which to read them.
 
-        - `replace_next`: the value that is due at a random position is replaced in the list, by one that it does not
+        - `replace_next`: the next value of a random position is replaced in the list, by one that it does not
           show and that is larger than the last one. The answer there changes; what stands before it does not.
-        - `replace_later`: a value behind the one that is due is replaced, by one that is larger than that. The answer
+        - `replace_later`: a value behind the next one is replaced, by one that is larger than the next. The answer
           there stays.
         - `reorder`: the list is shown in another order, and the asker is random. All answers stay.
         """
