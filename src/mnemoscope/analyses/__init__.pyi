@@ -120,6 +120,8 @@ from .roles import roles_of as roles_of
 from .roles import split_halves as split_halves
 from .roles import with_roles as with_roles
 from .shapley import removal_agreement as removal_agreement
+from .singular_directions import direction_effects as direction_effects
+from .singular_directions import head_directions as head_directions
 from .stacking import along_seed as along_seed
 from .stacking import concatenate as concatenate
 from .stacking import over_runs as over_runs

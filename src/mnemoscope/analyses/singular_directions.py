@@ -8,30 +8,38 @@ the first r of them, with c, x and p the metric on the clean prompt, on the othe
 - `swapped`, (c - p) / (c - x) with only the parts along the r directions taken from the other prompt;
 - `rest`, the same with everything but these parts taken from there;
 - `followed`, how often the answer of the other prompt wins when the r parts are swapped;
-- `random`, as `swapped`, with displacements of the same length in random directions.
+- `random`, as `swapped`, with as many random directions.
 
 The latent lies on r directions, and nowhere else at this site, if `swapped` is near 1 and `rest` near 0. A large share
 alone shows where class means differ, not that the model reads it. Neither shows that no other site carries the latent.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import torch
 import xarray as xr
+from jaxtyping import Float
+from torch import Tensor
 
-from mnemoscope.analyses.edits import FOIL, edit
 from mnemoscope.analyses.head_circuits import circuit_factors
 from mnemoscope.analyses.head_weights import check_indices, effective_weights
 from mnemoscope.analyses.probes import site_positions, site_vectors
 from mnemoscope.analyses.subspaces import Subspace
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.metrics import LOGIT_DIFF
+from mnemoscope.core.intervention import Patch
+from mnemoscope.core.metrics import is_correct, logit_difference
 from mnemoscope.core.numerics import factored_svd
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.protocols import ModelLike, resolve_model
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
+from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
+from mnemoscope.interventions.measurement import weight_processing
+from mnemoscope.interventions.recordings import Recordings
+from mnemoscope.interventions.run import run_with
 
 
 @torch.no_grad()
@@ -61,13 +69,14 @@ def head_directions(
     site = Site(kind="result", layer=layer, head=head)
     (x,) = site_vectors(model, batch, [site])
     centre = x[site_positions(site, batch)].mean(0)
-    directions = basis.mT[kept].to(centre) if basis.shape[0] == centre.shape[-1] else basis[kept].to(centre)
+    directions = basis.mT[kept].to(centre)
     return Subspace(
         site=site, latent="token", method="means", basis=directions, reading=directions, centre=centre, classes=None,
         means=None, sizes=size[kept].to(centre),
     )  # fmt: skip
 
 
+@torch.no_grad()
 def direction_effects(
     model: ModelLike,
     pairs: PromptPairs,
@@ -79,11 +88,13 @@ def direction_effects(
 ) -> xr.Dataset:
     """What the first r directions of a subspace do to the logit difference of pairs, for some numbers r (None: all).
 
-    Targets of the corrupted side are the answers that swapping should lead to. Raises InputError where directions have
-    no order (the method `leace`), there are not that many, or `edit` refuses the subspace.
+    Targets of the corrupted side are the answers that swapping should lead to. The `n_random` random subspaces come
+    from the seed's stream `random directions`. Raises InputError where directions have no order (the method `leace`),
+    there are not that many, or the subspace does not fit the model.
 
     Returns:
-        Over `rank`: `share`, `swapped`, `rest`, `followed` and `random`, as the module defines them.
+        Over `rank`: `share`, `swapped`, `rest` and `followed`, as the module defines them, and `random` over (rank,
+        draw).
 
     >>> site = ms.Site(kind="resid_post", layer=0, pos=-1)
     >>> found = ms.analyses.subspace(model, batch, "unused", site=site, method="means", n_shuffles=1)
@@ -96,37 +107,53 @@ def direction_effects(
             f"subspace must have directions in an order, by singular value; got the method {subspace.method}: take "
             "method='means' or head_directions"
         )
+    in_range("n_random", n_random, 0, math.inf)
     ranks = range(1, len(basis) + 1) if ranks is None else ranks
-    whole = torch.linalg.qr(basis.T, mode="complete")[0].T  # the directions, up to sign, and then the rest
-    total, rows = subspace.sizes.square().sum(), []
     for rank in ranks:
         in_range("a rank", rank, 1, len(basis))
-        first = replace(subspace, basis=basis[:rank], reading=basis[:rank], shuffled=())
-        parts = {"swapped": first, "rest": replace(first, basis=whole[rank:], reading=whole[rank:])}
-        found = {
-            name: edit(
-                model, pairs, part, edits=("swap",), metrics=(LOGIT_DIFF, FOIL), n_random=n_random, seed=seed
-            ).isel(direction=0, edit=0)
-            for name, part in parts.items()
-            if len(part.basis)
-        }
-        means = {name: each.mean("prompt") for name, each in found.items()}
-        swapped = means["swapped"].sel(metric="logit_diff")
-        between = float(swapped.clean - swapped.corrupted)
-        row = {
-            name: (float(each.clean.sel(metric="logit_diff")) - float(each.value.sel(metric="logit_diff"))) / between
-            for name, each in means.items()
-        }
-        row["share"] = float(subspace.sizes[:rank].square().sum() / total)
-        row["followed"] = float(means["swapped"].value.sel(metric=FOIL.name))
-        row["random"] = float((swapped.clean - swapped.random.mean("draw")) / between)
-        rows.append({"rest": 0.0, **row})
-    names = ("share", "swapped", "rest", "followed", "random")
+    swaps = _Swaps(model, pairs, subspace.site)
+    whole = torch.linalg.qr(basis.T, mode="complete")[0].T  # the directions, up to sign, and then the rest
+    stream, total = generator(seed, "random directions"), subspace.sizes.square().sum()
+    found: dict[str, list[Any]] = {name: [] for name in ("share", "swapped", "rest", "followed", "random")}
+    for rank in ranks:
+        swapped, followed = swaps.along(basis[:rank])
+        draws = (torch.randn(basis.shape[1], rank, generator=stream).to(basis) for _ in range(n_random))
+        for name, value in (
+            ("share", float(subspace.sizes[:rank].square().sum() / total)),
+            ("swapped", swapped),
+            ("followed", followed),
+            ("rest", swaps.along(whole[rank:])[0] if rank < len(whole) else 0.0),
+            ("random", [swaps.along(torch.linalg.qr(draw)[0].T)[0] for draw in draws]),
+        ):
+            found[name].append(value)
+    random = np.array(found.pop("random")).reshape(len(ranks), n_random)
     return xr.Dataset(
-        {name: ("rank", [row[name] for row in rows]) for name in names},
+        {**{name: ("rank", values) for name, values in found.items()}, "random": (("rank", "draw"), random)},
         coords={"rank": list(ranks)},
         attrs={
-            "unit": "share of the difference in logits; followed: share of the prompts",
-            "site": str(subspace.site), "latent": subspace.latent, "pairs": pairs.name, "n": len(pairs),
+            "unit": "share of the difference in logits; followed: share of the prompts", "site": str(subspace.site),
+            "latent": subspace.latent, "pairs": pairs.name, "n": len(pairs), "weights": weight_processing(model),
         },
     )  # fmt: skip
+
+
+class _Swaps:
+    """Runs of the clean prompts with parts of an activation taken from the other prompts."""
+
+    def __init__(self, model: HookedModel, pairs: PromptPairs, site: Site) -> None:
+        self._model, self._pairs, self._site = model, pairs, site
+        self._source, self._recordings = Named(name=pairs.name, value=pairs.corrupted), Recordings(model)
+        self._clean, self._corrupted = (self._read(side, [])[0] for side in (pairs.clean, pairs.corrupted))
+
+    def along(self, directions: Float[Tensor, "direction width"]) -> tuple[float, float]:
+        """The share of the difference that goes with these directions, and how often the other answer wins."""
+        basis = Named(name="directions", value=directions)
+        patch = Patch(site=self._site, source=self._source, basis=basis)
+        value, followed = self._read(self._pairs.clean, [patch])
+        return (self._clean - value) / (self._clean - self._corrupted), followed
+
+    def _read(self, batch: Batch, changes: list[Patch]) -> tuple[float, float]:
+        scored = self._pairs.scored
+        logits = run_with(self._model, batch, changes, recordings=self._recordings)[scored].double()
+        answer, foil = (side[scored].to(logits.device) for side in (self._pairs.answer, self._pairs.foil))
+        return float(logit_difference(logits, answer, foil).mean()), float(is_correct(logits, foil).double().mean())

@@ -26,16 +26,21 @@ from mnemoscope.models.constructed import (
 )
 from mnemoscope.systems.puzzles.tasks.digit_sum import BASE, EQUALS, DigitSum
 
-ORDER = (0, 9, 1, 8, 2, 7, 3, 6, 4, 5)
-"""The published order: the first of two digits decides whether they carry; where they sum to nine, they do not."""
-SIZE = tuple(range(9, -1, -1))
-"""Another order: the larger digit first."""
+ORDERS = {
+    "published": (0, 9, 1, 8, 2, 7, 3, 6, 4, 5),
+    "nine first": (9, 0, 8, 1, 7, 2, 6, 3, 5, 4),
+    "size": tuple(range(9, -1, -1)),
+}
+"""In the published order the first of two digits decides whether they carry; where they sum to nine, they do not. With
+nine first they then do. By size, the larger digit decides, and is often wrong."""
 _FINE = 2e4
 """Sharpness of a staircase that tells sums apart whose carries differ by the last digit."""
+_UNIT, _CARRY = 0.02, 0.5
+"""Lengths of one unit of the sum and of the carry, so that before the unembedding the circle is what varies most."""
 _MARGIN = 60.0
 _RANK = 15.0
 """Attention scores between neighbours of an order."""
-Carry = Literal["order", "size", "weights"]
+Carry = Literal["published", "nine first", "size", "weights"]
 Digits = Literal["circle", "one by one"]
 
 
@@ -46,14 +51,13 @@ def adder_circuit(task: DigitSum) -> CircuitParts:
 
 
 @torch.no_grad()
-def adder(task: DigitSum, *, carry: Carry = "order", digits: Digits = "circle") -> HookedTransformer:
+def adder(task: DigitSum, *, carry: Carry = "published", digits: Digits = "circle") -> HookedTransformer:
     """Add two numbers; where digit i is due, with s = Ai + Bi + carry:
 
     - L0H0 attends to Ai and Bi alike and writes their sum on `sum`.
-    - L0H1, with `carry` "order", attends to the first of A(i+1) and B(i+1) in `ORDER`, or in that of size, and writes 1
-      on `carry` if it is 5 or more. By the published order this is the carry that the place below makes by itself: the
-      carries of chains are missed. The order of size gets it wrong more often. With "weights" it writes nothing, and
-      L0H0 attends to all lower places too, each a tenth of the one above: the sum then has the carry in its fraction,
+    - L0H1 attends to the first of A(i+1) and B(i+1) in one of `ORDERS`, named by `carry`, and writes 1 on `carry` if it
+      is 5 or more. By the published order this is the carry that the place below makes by itself: the carries of chains
+      are missed. With `carry` "weights" it writes nothing, and L0H0 attends to all lower places too, each a tenth of the one above: the sum then has the carry in its fraction,
       chains included, and no attention depends on digits.
     - L1H0 and L1H1 are staircases for s up to 9 and above. They write the digit into two dimensions of `digit`, on a
       circle, or `one by one` into ten.
@@ -67,7 +71,7 @@ def adder(task: DigitSum, *, carry: Carry = "order", digits: Digits = "circle") 
     fine = carry == "weights"
     _sum_head(model, task, circuit, lower_too=fine)
     if not fine:
-        _carry_head(model, task, circuit, ORDER if carry == "order" else SIZE)
+        _carry_head(model, task, circuit, ORDERS[carry])
     vectors = torch.zeros(BASE, BASE)
     if digits == "circle":
         angle = 2 * math.pi * torch.arange(BASE) / BASE
@@ -93,7 +97,7 @@ def _sum_head(model: HookedTransformer, task: DigitSum, circuit: CircuitParts, *
         if missing > 1e-9:
             scores[place, task.due[0]] = math.log(missing)
     set_query_key(model, circuit.heads["sum"], (position[:, list(task.due)], position @ scores.T))
-    numbers = token[:, :BASE] @ (2 * full * torch.arange(BASE).float()[:, None])
+    numbers = token[:, :BASE] @ (2 * full * _UNIT * torch.arange(BASE).float()[:, None])
     set_value_output(model, circuit.heads["sum"], (numbers, total))
 
 
@@ -110,7 +114,7 @@ def _carry_head(model: HookedTransformer, task: DigitSum, circuit: CircuitParts,
         (position[:, list(task.due)], 2 * _RANK * BASE * keys),
         (every, token[:, :BASE] @ ranks[:, None]),
     )
-    set_value_output(model, circuit.heads["carry"], (token[:, 5:BASE].sum(1, keepdim=True), carry))
+    set_value_output(model, circuit.heads["carry"], (token[:, 5:BASE].sum(1, keepdim=True), _CARRY * carry))
 
 
 def _staircases(
@@ -123,7 +127,7 @@ def _staircases(
 ) -> None:
     """Heads of layer 1: the score of position k is -(s - k)², that of the second head -(s - 9 - k)²."""
     position, digit = directions(model, circuit.dims["position"]), directions(model, circuit.dims["digit"])
-    s = directions(model, circuit.dims["sum"]) + directions(model, circuit.dims["carry"])
+    s = directions(model, circuit.dims["sum"]) / _UNIT + directions(model, circuit.dims["carry"]) / _CARRY
     every, sharp = position.sum(1, keepdim=True), _FINE if fine else SURE
     rounding = 0.4995 if fine else 0.0
     number = torch.arange(task.n_ctx).float()[:, None]

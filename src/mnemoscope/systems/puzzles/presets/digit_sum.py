@@ -11,7 +11,7 @@ PRESETS.add(
         model=ModelSpec(d_model=48, d_head=24, n_heads=3, n_layers=2, mlp=False),
         recipes={
             "quick": Recipe(
-                name="quick", n_steps=6000, batch_size=128, learning_rate=3e-3, beta2=0.98, warmup_steps=100,
+                name="quick", n_steps=3500, batch_size=128, learning_rate=3e-3, beta2=0.98, warmup_steps=100,
                 decay="cosine", metrics_every=100,
             ),
             "published": Recipe(

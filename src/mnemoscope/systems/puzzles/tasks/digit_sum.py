@@ -97,18 +97,21 @@ class DigitSum(BaseTask):
         """Facts about the digit that is due, by position; -1 where none is.
 
         `a` and `b`, the digits that are added; `units`, the last digit of their sum; `carry`, what comes from below;
-        `is_chain`, the place below sums to nine, so that the carry is decided further below.
+        `is_chain`, the place below sums to nine, so that the carry is decided further below. By sequence, for every
+        place: `units_0`, `carry_0`, `digit_0` (the answer), and so on.
         """
         terms = self.terms(batch.inputs)
         base, carry = place_sums(terms)
         due = list(self.due)
         known = {"a": terms[:, 0], "b": terms[:, 1], "units": base % BASE, "carry": carry}
+        by_place = {"units": base % BASE, "carry": carry, "digit": (base + carry) % BASE}
         latents = {name: batch.inputs.new_full(batch.inputs.shape, -1) for name in known}
         for name, values in known.items():
             latents[name][:, due] = values
         chain = torch.zeros_like(batch.scored)
         chain[:, due[:-1]] = base[:, 1:] == BASE - 1
-        return {**latents, "is_chain": chain}
+        places = {f"{name}_{i}": values[:, i] for name, values in by_place.items() for i in range(self.n_digits)}
+        return {**latents, "is_chain": chain, **places}
 
     def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
         """`plain`: nothing is carried; `carry`: the place below carries by itself; `chain`: it sums to nine."""
