@@ -14,6 +14,10 @@ PAGES = {
         "Balanced brackets",
         "Up to forty brackets stand between START and END; are they balanced? The answer is due at START.",
     ),
+    "sorted-list": (
+        "Sorted lists",
+        "Ten distinct values from 0 to 50 are followed by SEP, and then by the same values in ascending order.",
+    ),
 }
 """Title and task in words, by task."""
 for _name, (_title, _about) in PAGES.items():
