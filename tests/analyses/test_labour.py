@@ -12,8 +12,8 @@ from tests.support import seeded
 
 
 def table(*rows, own=None):
-    """Effects by part and head, the same on both halves unless `own` are those by which heads are chosen."""
-    tested = np.array(rows, dtype=float)
+    """Costs by part and head whose effects are these tenths, the same on both halves unless `own` are others."""
+    tested = -np.log1p(-np.array(rows, dtype=float) / 10)
     both = np.stack((tested if own is None else np.array(own, dtype=float), tested))
     coords = {"part": [f"p{i}" for i in range(len(rows))], "head": [f"L0H{i}" for i in range(tested.shape[1])]}
     return xr.DataArray(both, dims=("half", "part", "head"), coords=coords)
@@ -22,15 +22,17 @@ def table(*rows, own=None):
 @pytest.mark.parametrize(
     ("rows", "share", "random", "division"),
     [
-        ([(1, 0), (0, 2)], 1, 0.5, 1),  # a head a part
-        ([(1, 0), (2, 0)], 1, 1, 0),  # one head for both
+        ([(2, 0), (0, 4)], 1, 0.5, 1),  # a head a part
+        ([(2, 0), (4, 0)], 1, 1, 0),  # one head for both
         ([(1, 1), (2, 2)], 0.5, 0.5, 0),  # both for both
         ([(3, 1), (1, 3)], 0.75, 0.5, 0.5),
         ([(3, 1), (6, 2)], 0.75, 0.75, 0),  # unevenly, and the same for both
-        ([(1, -5), (-5, 1)], 1, 0.5, 1),  # a head in whose absence answers are better
-        ([(1, 0), (0, 0.01)], 0.75, 0.5, 0.5),  # a part without effects
-        ([(1, 0, 0), (0, 1, 0), (0, 0, 1)], 1, 1 / 3, 1),
-        ([(1, 0), (1, 0), (1, 0), (0, 1)], 1, 10 / 16, 1),  # as many parts each as before
+        ([(2, -5), (-5, 2)], 1, 0.5, 1),  # a head in whose absence answers are better
+        ([(2, 0), (0, 0.5)], 0.75, 0.5, 0.5),  # a part without effects
+        ([(2, 0, 0), (0, 3, 0), (0, 0, 4)], 1, 1 / 3, 1),
+        ([(6, 6), (6, 0)], 0.75, 0.75, 0),  # one head for both, the other beside it
+        ([(6, 5), (0, 6)], (6 / 11 + 1) / 2, 0.5, 6 / 11),
+        ([(2, 0), (2, 0), (2, 0), (0, 2)], 1, 10 / 16, 1),  # as many parts each as before
     ],
 )
 def test_shares_and_their_random_assignment_by_hand(rows, share, random, division):
@@ -41,7 +43,7 @@ def test_shares_and_their_random_assignment_by_hand(rows, share, random, divisio
 
 
 def test_own_heads_are_chosen_on_the_other_half():
-    found = division_of_labour(table((1, 0), (0, 1), own=[(1, 0), (1, 0)]))
+    found = division_of_labour(table((2, 0), (0, 2), own=[(1, 0), (1, 0)]))
     assert found.own.values.tolist() == ["L0H0", "L0H0"]
     assert float(found.share) == 0.5
     assert found["parts"].values.tolist() == [1, 0]

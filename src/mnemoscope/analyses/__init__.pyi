@@ -74,6 +74,7 @@ from .labour import HALVES as HALVES
 from .labour import PART_EFFECTS as PART_EFFECTS
 from .labour import division_of_labour as division_of_labour
 from .labour import head_effects as head_effects
+from .labour import subject_division as subject_division
 from .memory_recall import Association as Association
 from .memory_recall import chance_threshold as chance_threshold
 from .memory_recall import embedding_vectors as embedding_vectors

@@ -38,7 +38,8 @@ def load_original(path: Path | str, preset: str) -> Subject:
     if entry is None:
         raise InputError(f"{path} must have its configuration, as JSON, in the entry {CONFIG!r} of its metadata")
     config: dict[str, Any] = json.loads(entry)
-    sizes: dict[str, Any] = {name: getattr(known.task, name, None) for name in ("d_vocab", "n_ctx", "d_vocab_out")}
+    n_classes = len(getattr(known.task, "classes", ())) or getattr(known.task, "d_vocab_out", None)
+    sizes: dict[str, Any] = {"d_vocab": known.task.d_vocab, "n_ctx": known.task.n_ctx, "d_vocab_out": n_classes}
     for name, size in sizes.items():
         one_of(f"{name} of {path}, a model of {preset}", config.get(name), (size,))
     spec = replace(
