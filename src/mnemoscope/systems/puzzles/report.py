@@ -12,7 +12,7 @@ PAGES = {
     ),
     "brackets": (
         "Balanced brackets",
-        "Up to forty brackets stand between START and END, then padding; are they balanced? The answer is due at START.",
+        "Up to forty brackets stand between START and END; are they balanced? The answer is due at START.",
     ),
     "sorted-list": (
         "Sorted lists",
