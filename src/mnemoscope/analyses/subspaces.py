@@ -109,11 +109,11 @@ def subspace(
 ) -> Subspace:
     """The directions of a latent at a site, from all rows of the site's positions together.
 
-    Test the effect on other sequences than `batch`. The latent is as for `probe`. With the Boolean latent `where` only
-    rows where that holds count; `given` another latent, both of classes, only differences within its classes do. `rank`
-    is how many directions are kept; none: all. `penalty` is that of the probe. The seed's streams permute the labels for each of the
-    `n_shuffles`. Raises InputError where a site or latent is not to be probed, the latent takes a single value, or the
-    activations do not vary with it at all.
+    Test the effect on other sequences than `batch`. The latent is as for `probe`. With the Boolean latent `where`
+    only rows where that holds count; `given` another latent, both of classes, only differences within its classes do.
+    `rank` is how many directions are kept; none: all. `penalty` is that of the probe. The seed's streams permute the
+    labels for each of the `n_shuffles`. Raises InputError where a site or latent is not to be probed, the latent
+    takes a single value, or the activations do not vary with it at all.
 
     >>> site = ms.Site(kind="resid_post", layer=0, pos=-1)
     >>> found = ms.analyses.subspace(model, batch, "is_repeat", site=site, n_shuffles=2)

@@ -14,6 +14,14 @@ PAGES = {
         "Balanced brackets",
         "Up to forty brackets stand between START and END; are they balanced? The answer is due at START.",
     ),
+    "first-unique": (
+        "First unique letter",
+        "Letters follow START; at every position the answer is the first letter so far that stood there once, or ?.",
+    ),
+    "digit-sum": (
+        "Sum of two numbers",
+        "Two numbers of four digits are followed by their sum, highest digits first, which is to be continued.",
+    ),
     "sorted-list": (
         "Sorted lists",
         "Ten distinct values from 0 to 50 are followed by SEP, and then by the same values in ascending order.",

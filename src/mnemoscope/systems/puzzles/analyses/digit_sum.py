@@ -25,6 +25,8 @@ from mnemoscope.systems.puzzles.tasks.digit_sum import BASE, DigitSum
 
 N_FITTED, N_PAIRS, N_CHOSEN = 2048, 256, 128
 """Sums on which directions are found, pairs on which they are tested, and pairs by which a head is chosen."""
+
+
 def task_of(subject: Subject) -> DigitSum:
     """The task of a subject; an `InputError` unless it is the sum, or the model has no two layers."""
     if not isinstance(subject.task, DigitSum):
@@ -79,7 +81,9 @@ def _read_at(pairs: PromptPairs, pos: int) -> PromptPairs:
 
 def digit_directions(subject: Subject, place: int) -> Subspace:
     """The singular directions of the digit of a place before the unembedding, where it is due."""
-    return _directions(subject, f"digit_{place}", None, Site(kind="resid_post", layer=1, pos=task_of(subject).due[place]))
+    return _directions(
+        subject, f"digit_{place}", None, Site(kind="resid_post", layer=1, pos=task_of(subject).due[place])
+    )
 
 
 def carry_directions(subject: Subject, place: int, site: Site) -> Subspace:
@@ -145,8 +149,8 @@ def carry_heads(subject: Subject) -> xr.Dataset:
 def carry_orders(subject: Subject) -> xr.Dataset:
     """The order of digits by which the carry heads choose between the two digits below.
 
-    Over `place`: `looks`, the attention to the two, and by every order of `ORDERS` the agreement with it: `size` with that
-    order or its reverse; `either` is that with the published one where the two do not sum to nine.
+    Over `place`: `looks`, the attention to the two, and by every order of `ORDERS` the agreement with it (`size`: with
+    that order or its reverse); `either` is that with the published one where the two do not sum to nine.
     """
     task, heads, batch = task_of(subject), carry_heads(subject), sums(subject, "order")
     pattern, rows = patterns(subject.model, batch)[:, 0].double(), []

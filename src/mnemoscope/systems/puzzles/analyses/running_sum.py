@@ -28,7 +28,9 @@ def task_of(subject: Subject) -> RunningSum:
         raise InputError(f"the measure is about running sums; got a model of {subject.task.name}")
     cfg = subject.model.cfg
     if (cfg.n_layers, cfg.n_heads, cfg.attn_only) != (1, 1, False):
-        raise InputError("the model must have one layer of one head and an MLP; take the size of the preset running-sum")
+        raise InputError(
+            "the model must have one layer of one head and an MLP; take the size of the preset running-sum"
+        )
     return subject.task
 
 

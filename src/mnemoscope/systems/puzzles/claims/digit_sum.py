@@ -7,6 +7,7 @@ from mnemoscope.claims import EFFECT, GATE, Case, case, controls, most, table
 from mnemoscope.core import Replacement
 from mnemoscope.models import set_by_hand, untrained
 from mnemoscope.systems.puzzles.analyses.digit_sum import (
+    N_FITTED,
     accuracy,
     carry_direction,
     carry_heads,
@@ -90,12 +91,16 @@ def _planted(name: str, cost: float) -> Case:
 
 UNTRAINED = case("untrained", untrained(UNITS), n=2)
 _circle, _one_by_one = _built("carry by order, digits on a circle"), _built("digits one by one", digits="one by one")
-_nine, _size, _weights = _built("nine first", "nine first"), _built("the larger digit", "size"), _built("by weights", "weights")
+_nine, _size, _weights = (
+    _built("nine first", "nine first"),
+    _built("the larger digit", "size"),
+    _built("by weights", "weights"),
+)
 _P8 = digit_sum_claim(
     id="P8",
     statement="Before the unembedding digits lie on a circle; layer 0 writes the carry on one direction.",
     measure=measure_directions,
-    explanation=TEXTS.explain("P8", circle=CIRCLE, half=HALF),
+    explanation=TEXTS.explain("P8", circle=CIRCLE, half=HALF, n_fitted=N_FITTED),
     parts=(
         most("circle", "above", CIRCLE, "share of the variance"),
         most("followed", "above", CIRCLE, "share of the answers"),
@@ -113,7 +118,7 @@ P8 = _P8.against(
 )
 _P9 = digit_sum_claim(
     id="P9",
-    statement="A head of layer 0 finds the carry: it attends to the digit that comes first in the order 0, 9, 1, 8, …, 4, 5.",
+    statement="A head of layer 0 finds the carry: it attends to the digit that comes first in 0, 9, 1, 8, …, 4, 5.",
     measure=measure_order,
     explanation=TEXTS.explain("P9", half=HALF, ordered=ORDERED, unordered=UNORDERED),
     parts=(

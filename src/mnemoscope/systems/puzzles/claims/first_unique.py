@@ -15,7 +15,7 @@ from mnemoscope.systems.puzzles.tasks.first_unique import FirstUnique
 
 PRESET = "first-unique"
 UNITS = units(PRESET)
-LEARNED = 0.95
+LEARNED = 0.9
 SOURCE = "ARENA, monthly algorithmic problem, first unique character"
 THROUGH, QUERIES = 0.1, 0.5
 OWN, GRADED, SINGLE = 0.6, 0.6, 0.8
@@ -73,7 +73,7 @@ _own, _single, _graded = _built("own letters"), _built("one head", "single"), _b
 _by_keys, _by_values = _built("by keys", "own", "token"), _built("by values", "own", "copied")
 _P6 = first_unique_claim(
     id="P6",
-    statement="Duplicate-token heads of layer 0 make heads of layer 1 suppress repeated letters, through keys and values.",
+    statement="Duplicate-token heads make heads of layer 1 suppress repeated letters, through keys and values.",
     measure=measure_suppression,
     explanation=TEXTS.explain("P6", duplicate=DUPLICATE, through=THROUGH, queries=QUERIES),
     parts=(most("keys", "above", THROUGH, _DIFFERENCE), most("values", "above", THROUGH, _DIFFERENCE)),

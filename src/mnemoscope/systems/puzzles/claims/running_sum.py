@@ -38,7 +38,9 @@ def _built(name: str, make: Callable[[], HookedModel]) -> Case:
 
 _MEAN, _COUNTS = _built("the mean, by two neurons", mean_model), _built("counts of values", counting_model)
 _DIRECT, _UNTRAINED = _built("the mean, without neurons", direct_model), case("untrained", untrained(UNITS))
-_SUM = table("the sum", {"running-sum": {"uneven": 0.0, "rank": 1.0, "mean": 0.44, "sum": 1.0, "advantage": -0.56, GATE: 1.0}})
+_SUM = table(
+    "the sum", {"running-sum": {"uneven": 0.0, "rank": 1.0, "mean": 0.44, "sum": 1.0, "advantage": -0.56, GATE: 1.0}}
+)
 _of_sums = partial(
     puzzle_claim,
     source=SOURCE,

@@ -24,7 +24,7 @@ from mnemoscope.models.constructed import (
     set_value_output,
     zero_model,
 )
-from mnemoscope.systems.puzzles.tasks.digit_sum import BASE, EQUALS, DigitSum
+from mnemoscope.systems.puzzles.tasks.digit_sum import BASE, DigitSum
 
 ORDERS = {
     "published": (0, 9, 1, 8, 2, 7, 3, 6, 4, 5),
@@ -52,13 +52,13 @@ def adder_circuit(task: DigitSum) -> CircuitParts:
 
 @torch.no_grad()
 def adder(task: DigitSum, *, carry: Carry = "published", digits: Digits = "circle") -> HookedTransformer:
-    """Add two numbers; where digit i is due, with s = Ai + Bi + carry:
+    """Add two numbers: s stands for Ai + Bi + carry, where digit i is due.
 
     - L0H0 attends to Ai and Bi alike and writes their sum on `sum`.
     - L0H1 attends to the first of A(i+1) and B(i+1) in one of `ORDERS`, named by `carry`, and writes 1 on `carry` if it
       is 5 or more. By the published order this is the carry that the place below makes by itself: the carries of chains
-      are missed. With `carry` "weights" it writes nothing, and L0H0 attends to all lower places too, each a tenth of the one above: the sum then has the carry in its fraction,
-      chains included, and no attention depends on digits.
+      are missed. With `carry` "weights" it writes nothing, and L0H0 attends to all lower places too, each with a tenth
+      of the weight above: the sum then has the carry in its fraction, with chains, and no attention depends on digits.
     - L1H0 and L1H1 are staircases for s up to 9 and above. They write the digit into two dimensions of `digit`, on a
       circle, or `one by one` into ten.
     - L0H2 and L1H2 have zero weights.
@@ -102,7 +102,7 @@ def _sum_head(model: HookedTransformer, task: DigitSum, circuit: CircuitParts, *
 
 
 def _carry_head(model: HookedTransformer, task: DigitSum, circuit: CircuitParts, order: Sequence[int]) -> None:
-    """Attends to one of the two digits below, the first in an order; from the last place to `=`, which writes nothing."""
+    """Attends to the first in an order of the two digits below; from the last place to `=`, which writes nothing."""
     token, position, carry = (directions(model, circuit.dims[name]) for name in ("token", "position", "carry"))
     below = [task.digit_positions(place + 1) for place in range(task.n_digits - 1)] + [(task.due[0],) * 2]
     keys = torch.stack([position[:, list(set(pair))].sum(1) for pair in below], 1)
@@ -136,9 +136,7 @@ def _staircases(
         steps = torch.where(number < n, number, 0)
         beyond = torch.where(number < n, 0.0, -1e9)
         offset = -sharp * (2 * (start + rounding) * steps + steps.square()) + beyond
-        set_query_key(
-            model, circuit.heads[name], (s, 2 * sharp * position @ steps), (every, position @ offset)
-        )
+        set_query_key(model, circuit.heads[name], (s, 2 * sharp * position @ steps), (every, position @ offset))
         reached = [vectors[(start + int(k)) % BASE] for k in range(min(n, task.n_ctx))]
         written = torch.stack(reached) - (vectors[BASE - 1] if name == "high" else 0.0)
         set_value_output(model, circuit.heads[name], (position[:, : len(reached)], digit @ written.T))

@@ -41,17 +41,15 @@ def suppressor_circuit(task: FirstUnique) -> CircuitParts:
 
 
 @torch.no_grad()
-def suppressor(
-    task: FirstUnique, *, sharing: Sharing = "own", values: Values = "both"
-) -> HookedTransformer:
+def suppressor(task: FirstUnique, *, sharing: Sharing = "own", values: Values = "both") -> HookedTransformer:
     """Duplicate-token heads make heads of layer 1 suppress repeated letters, through their keys and their values.
 
     - L0H0, a duplicate-token head, attends from a letter to its earlier places, and to START where there are none. It
       writes on `repeated` that there are some, and copies the letter found there into `copied`.
-    - L0H1 attends to the letters so far, the earlier the more by equal steps, and raises each of them in `answer`.
+    - L0H1 attends to the letters so far, more to earlier ones by equal steps, and raises each of them in `answer`.
     - L1H0 to L1H2 attend to repeated letters, to START where there are none, and lower the letter there, half by its
-      token and half by what is `copied`, or by one of the two alone (`values`): every head its own letters (with `sharing` "own"; the third letter from a to head 0, from b to head 1, and so on), one
-      head all of them ("single"), or each head a third of every letter ("graded").
+      token and half by what is `copied`, or by one of the two alone (`values`). With `sharing` "own" each has its own
+      letters (head 0 a, d, g, …), with "single" one head has all, with "graded" each has a third of every letter.
 
     A letter that stood once keeps what its place gives it, a repeated one loses more than that, and `?` lies between.
     """

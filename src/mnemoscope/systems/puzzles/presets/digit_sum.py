@@ -11,8 +11,8 @@ PRESETS.add(
         model=ModelSpec(d_model=48, d_head=24, n_heads=3, n_layers=2, mlp=False),
         recipes={
             "quick": Recipe(
-                name="quick", n_steps=3500, batch_size=128, learning_rate=3e-3, beta2=0.98, warmup_steps=100,
-                decay="cosine", metrics_every=100,
+                name="quick", n_steps=2000, batch_size=128, learning_rate=3e-3, beta2=0.98, warmup_steps=100,
+                decay="cosine", metrics_every=50,
             ),
             "published": Recipe(
                 name="published", n_steps=100 * 196, batch_size=512, learning_rate=2e-3, decay="linear",

@@ -84,9 +84,7 @@ class DigitSum(BaseTask):
         inputs = torch.cat((a, signs[:, :1], b, signs[:, 1:], (base + carry) % BASE), 1)
         scored = torch.zeros_like(inputs, dtype=torch.bool)
         scored[:, list(self.due)] = True
-        return Batch(
-            inputs=inputs, targets=inputs.roll(-1, 1), scored=scored, derive=self.latents, symbol=self.symbol
-        )
+        return Batch(inputs=inputs, targets=inputs.roll(-1, 1), scored=scored, derive=self.latents, symbol=self.symbol)
 
     def terms(self, inputs: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch term place"]:
         """The digits of both numbers."""
