@@ -26,6 +26,10 @@ PAGES = {
         "Sorted lists",
         "Ten distinct values from 0 to 50 are followed by SEP, and then by the same values in ascending order.",
     ),
+    "running-sum": (
+        "Running sums",
+        "Twenty values from -5 to 5; at every position: is the sum so far negative, zero or positive?",
+    ),
 }
 """Title and task in words, by task."""
 for _name, (_title, _about) in PAGES.items():

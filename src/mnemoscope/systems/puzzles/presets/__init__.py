@@ -6,7 +6,7 @@ smaller batches.
 
 from mnemoscope import SYSTEMS, System, TrainingSet
 
-PUZZLES = ("palindrome", "palindrome-uniform", "first-unique", "digit-sum", "sorted-list", "brackets")
+PUZZLES = ("palindrome", "palindrome-uniform", "first-unique", "digit-sum", "sorted-list", "running-sum", "brackets")
 """The presets of all puzzles."""
 SEEDS = tuple(range(32, 48))
 """The seeds behind the verdicts."""
