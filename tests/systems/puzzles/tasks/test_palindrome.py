@@ -43,7 +43,8 @@ def test_references_know_what_they_are_named_for():
     right = BATCH.targets[:, -1]
     answers = TASK.reference(BATCH, "answer")[:, -1].argmax(-1)
     assert torch.equal(answers, right)
-    assert torch.equal(TASK.reference(BATCH, "same_values")[:, -1].argmax(-1), right)  # the generator makes no others
+    same_values = TASK.reference(BATCH, "same_values")[:, -1].argmax(-1)
+    assert (same_values != right).sum() == 1  # in one sequence of 400 the two redrawn values are exchanged
     moved = TASK.batch(torch.tensor([[0, 1] + [2] * 8]), torch.tensor([[1, 0] + [2] * 8]))
     assert TASK.reference(moved, "same_values")[0, -1].tolist() == [0, 1]
     inner = TASK.broken_only(5, 9, generator=seeded())
