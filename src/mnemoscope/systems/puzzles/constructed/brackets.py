@@ -32,7 +32,7 @@ from mnemoscope.systems.puzzles.tasks.brackets import CLOSE, END, OPEN, PAD, Bra
 MARGIN = 10.0
 """Logit difference of the classes for evidence of 1 or 0."""
 Weights = tuple[float, float]
-"""Of a wrong total and of a negative elevation."""
+"""The weights of a wrong total and of a negative elevation."""
 
 
 @dataclass(frozen=True, kw_only=True)
