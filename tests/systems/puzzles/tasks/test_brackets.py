@@ -37,7 +37,7 @@ def test_lengths_are_even_and_short_ones_frequent():
     assert set(lengths) == set(range(2, 41, 2))
     assert lengths[2] / lengths[4] == pytest.approx(2, rel=0.25)
     assert (BATCH.inputs[:, 0] == 0).all()
-    assert torch.equal((BATCH.inputs != 1).sum(1), BATCH.lengths)
+    assert torch.equal((BATCH.inputs != 1).sum(1), BATCH.known_lengths)
 
 
 @pytest.mark.parametrize("kind", range(4))
@@ -55,11 +55,12 @@ def test_references_look_for_the_faults_that_they_are_named_for():
         assert given.tolist() == [float(kind not in faults) for kind in BATCH.latents["kind"].tolist()]
 
 
-def test_pairs_have_the_same_lengths():
+def test_pairs_change_the_answer_or_the_length():
     changed, same = (TASK.corrupt(BATCH, kind=kind, generator=seeded()) for kind in ("change_answer", "other_of_kind"))
     assert (changed.targets[:, 0] != BATCH.targets[:, 0]).all()
     assert torch.equal(same.latents["kind"], BATCH.latents["kind"])
-    assert torch.equal(changed.lengths, BATCH.lengths)
+    assert (same.known_lengths != BATCH.known_lengths).all()
+    assert torch.equal(changed.known_lengths, BATCH.known_lengths)
     with pytest.raises(InputError, match="even number of brackets"):
         TASK.corrupt(TASK.parse("("), kind="change_answer", generator=seeded())
 

@@ -169,11 +169,11 @@ class Brackets(BaseTask):
     # ---- counterfactuals
 
     def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
-        """Pairs of the same lengths.
+        """Counterfactuals.
 
-        - `change_answer`: another sequence, balanced where this one is not, and with either fault alone or both, each
-          as likely, where it is.
-        - `other_of_kind`: another sequence of the same kind. The answer stays.
+        - `change_answer`: another sequence of the same length, balanced where this one is not. Where it is, it has either
+          fault alone or both, each as likely.
+        - `other_of_kind`: a sequence of the same kind and of another length. The answer stays.
 
         Raises InputError where a sequence has an odd number of brackets.
         """
@@ -181,11 +181,14 @@ class Brackets(BaseTask):
         n, device = batch.known_lengths.cpu() - 2, generator.device
         if (n % 2).any() or (n < 2).any():
             raise InputError("pairs need sequences of an even number of brackets, at least two; got others")
-        kinds = batch.latents["kind"].to(device)
+        kinds, pairs = batch.latents["kind"].to(device), (n // 2).to(device)
         if kind == "change_answer":
             faults = torch.randint(1, len(KINDS), kinds.shape, generator=generator, device=device)
             kinds = torch.where(kinds == 0, faults, 0)
-        result = self.of_kinds(kinds, pairs=(n // 2).to(device), generator=generator).to(batch.inputs.device)
+        else:
+            shift = torch.randint(1, max(self.max_pairs, 2), kinds.shape, generator=generator, device=device)
+            pairs = (pairs - 1 + shift) % self.max_pairs + 1
+        result = self.of_kinds(kinds, pairs=pairs, generator=generator).to(batch.inputs.device)
         return replace(result, weights=batch.weights, scored=batch.scored)
 
     def pair_report(self, clean: Batch, corrupted: Batch) -> dict[str, float]:
