@@ -171,8 +171,8 @@ class Brackets(BaseTask):
     def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
         """Counterfactuals.
 
-        - `change_answer`: another sequence of the same length, balanced where this one is not. Where it is, the other has
-          either fault alone or both, each as likely.
+        - `change_answer`: another sequence of the same length, balanced where this one is not. Where it is, the other
+          has either fault alone or both, each as likely.
         - `other_of_kind`: a sequence of the same kind and of another length. The answer stays.
 
         Raises InputError where a sequence has an odd number of brackets.
