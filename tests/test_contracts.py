@@ -10,7 +10,7 @@ import torch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.positions import position_names
 from mnemoscope.core.presets import PRESETS, preset
-from mnemoscope.core.protocols import Task, VectorTask
+from mnemoscope.core.protocols import Task, VectorTask, n_outputs
 from mnemoscope.core.specification import TASKS, RunSpec
 from mnemoscope.models.building import build_untrained, detached_parameters, matching_names, zero_patterns
 from mnemoscope.training.schedule import check_schedules
@@ -54,11 +54,6 @@ def enumerated(task, split: str):
         if f"the sequences of {task.name} cannot be enumerated; draw samples" not in str(refusal):
             raise
         return None
-
-
-def n_outputs(task) -> int:
-    """Tokens that can be predicted."""
-    return getattr(task, "d_vocab_out", task.d_vocab)
 
 
 def n_for(task) -> int:

@@ -70,6 +70,11 @@ from .head_weights import ov_circuits as ov_circuits
 from .head_weights import qk_circuits as qk_circuits
 from .interchange import interchange_accuracy as interchange_accuracy
 from .interchange import random_pairs as random_pairs
+from .labour import HALVES as HALVES
+from .labour import PART_EFFECTS as PART_EFFECTS
+from .labour import division_of_labour as division_of_labour
+from .labour import head_effects as head_effects
+from .labour import subject_division as subject_division
 from .memory_recall import Association as Association
 from .memory_recall import chance_threshold as chance_threshold
 from .memory_recall import embedding_vectors as embedding_vectors
@@ -115,6 +120,8 @@ from .roles import roles_of as roles_of
 from .roles import split_halves as split_halves
 from .roles import with_roles as with_roles
 from .shapley import removal_agreement as removal_agreement
+from .singular_directions import direction_effects as direction_effects
+from .singular_directions import head_directions as head_directions
 from .stacking import along_seed as along_seed
 from .stacking import concatenate as concatenate
 from .stacking import over_runs as over_runs

@@ -60,12 +60,14 @@ def zero_model(
     n_layers: int = 1,
     n_heads: int = 2,
     d_output: int | None = None,
+    d_vocab_out: int | None = None,
     **fields: Any,
 ) -> HookedTransformer:
     """A model without normalisation that is large enough; all its weights are zero.
 
     It holds the `circuit`. With `d_output` it reads vectors of width `d_vocab` and gives some of that width; otherwise
-    it reads tokens. `fields` are others of `ModelSpec`, such as `d_head` or `attention_dir`.
+    it reads tokens, and gives logits of the first `d_vocab_out` of them, or of so many classes. `fields` are others of
+    `ModelSpec`, such as `d_head` or `attention_dir`.
     """
     spec = ModelSpec(
         d_model=circuit.width + -circuit.width % n_heads,
@@ -76,7 +78,7 @@ def zero_model(
         normalization="none",
         **fields,
     )
-    model = build(spec, d_vocab=d_vocab, n_ctx=n_ctx, d_output=d_output, seed=0)
+    model = build(spec, d_vocab=d_vocab, n_ctx=n_ctx, d_vocab_out=d_vocab_out, d_output=d_output, seed=0)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()

@@ -1,0 +1,1 @@
+"""Measurements on models of the puzzles, one module per puzzle; `adversarial` searches for wrong answers of any."""

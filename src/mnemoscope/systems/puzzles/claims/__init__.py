@@ -1,0 +1,1 @@
+"""Claims P1 to P16, one module per puzzle."""

@@ -1,0 +1,1 @@
+"""The six puzzles: their data, exact answers, latents and minimal pairs."""
