@@ -67,6 +67,8 @@ def test_the_rank_keeps_the_first_directions(batch):
     site = Site(kind="resid_post", layer=1, pos=POS)
     whole, two = (found(batch, f"digit_{PLACE}", site, rank=rank) for rank in (None, 2))
     assert torch.equal(whole.basis[:2], two.basis)
+    assert whole.sizes is not None
+    assert two.sizes is not None
     assert torch.equal(whole.sizes, two.sizes)
     assert (whole.sizes.diff() <= 0).all()
 

@@ -65,8 +65,8 @@ def letter_shares(effects: xr.DataArray) -> dict[str, float]:
     """The way in which heads share the costs of letters, in nats: `division_of_labour` takes bounded costs instead.
 
     The own head of a letter costs it most on one half of the sequences. On the other half, `share` is the share of a
-    letter's costs that its own head has, mean over letters, `random` that of the own head of a random letter, and
-    `division` (share - random) / (1 - random), 0 where all is random. `largest` is the share of the busiest head.
+    letter's costs that its own head has, mean over letters. `random` is that of the own head of a random letter.
+    `division` is (share - random) / (1 - random), and 0 where both are 1. `largest` is the share of the busiest head.
     """
     chosen, tested = effects.transpose("half", "part", "head").to_numpy()
     own, above = chosen.argmax(1), np.maximum(tested, 0)
