@@ -72,6 +72,7 @@ from .interchange import interchange_accuracy as interchange_accuracy
 from .interchange import random_pairs as random_pairs
 from .labour import HALVES as HALVES
 from .labour import PART_EFFECTS as PART_EFFECTS
+from .labour import Metric as Metric
 from .labour import division_of_labour as division_of_labour
 from .labour import head_effects as head_effects
 from .labour import subject_division as subject_division
