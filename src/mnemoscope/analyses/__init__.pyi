@@ -101,6 +101,8 @@ from .onsets import ThresholdDirection as ThresholdDirection
 from .onsets import first_step as first_step
 from .onsets import order_of_onsets as order_of_onsets
 from .onsets import threshold_onset as threshold_onset
+from .originals import describe_rank as describe_rank
+from .originals import place_original as place_original
 from .patching import edges_by_role as edges_by_role
 from .patching import effects as effects
 from .patching import patch_paths as patch_paths
