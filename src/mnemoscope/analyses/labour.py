@@ -3,8 +3,8 @@ r"""Division of labour: the share of a part's effect that falls to its own head.
 A *part* is one piece of a task, such as a skill, a kind of fault, a letter or a value. The effect of a head on a part
 is what its mean ablation costs at the places that test the part: the share of right answers, or their log-probability.
 With :math:`e(p, h)` the effects above zero, :math:`s(p, h) = e(p, h) / \sum_{h'} e(p, h')` is the share of a head.
-A log-probability has no bounds, so that of two heads that are both needed one may have nearly the whole effect; the
-share of right answers has, and is the scale of the double dissociation.
+A log-probability has no bounds: of two heads that are both needed one may have nearly the whole effect. The share of
+right answers has, and is the scale of the double dissociation.
 
 The own head of a part is the one with the largest effect on one half of the prompts. Its share is taken on the other
 half, and averaged over the parts:

@@ -1,4 +1,4 @@
-r"""Directions by singular value, and what each number of them does: a causal check of "it lies on two directions".
+r"""Directions by singular value and the effect of each number of them: a causal check of "it lies on two directions".
 
 Directions come with their singular values, the largest first: those of the class means of a latent (`subspace` with the
 method `means`), or those in which a head writes tokens (`head_directions`: right singular vectors of W_E W_V W_O). For
@@ -86,7 +86,7 @@ def direction_effects(
     n_random: int = 5,
     seed: int = 0,
 ) -> xr.Dataset:
-    """What the first r directions of a subspace do to the logit difference of pairs, for some numbers r (None: all).
+    """Effects of the first r directions of a subspace on the logit difference of pairs, for some numbers r (None: all).
 
     Targets of the corrupted side are the answers that swapping should lead to. The `n_random` random subspaces come
     from the seed's stream `random directions`. Raises InputError where directions have no order (the method `leace`),

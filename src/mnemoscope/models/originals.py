@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS
+from mnemoscope.core.protocols import class_names
 from mnemoscope.models.building import build
 from mnemoscope.models.subjects import Subject
 
@@ -71,7 +72,8 @@ def read_original(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def task_sizes(preset: str) -> dict[str, Any]:
     """The fields of a configuration that follow from the task of a preset."""
     task = PRESETS.get(preset).task
-    return {name: getattr(task, name, None) for name in ("d_vocab", "n_ctx", "d_vocab_out")}
+    n_classes = len(class_names(task)) or getattr(task, "d_vocab_out", None)
+    return {"d_vocab": task.d_vocab, "n_ctx": task.n_ctx, "d_vocab_out": n_classes}
 
 
 def fits_preset(config: Mapping[str, Any], preset: str) -> bool:

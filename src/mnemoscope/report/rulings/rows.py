@@ -68,7 +68,7 @@ def unjudged_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
 
 
 def original_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
-    """What claims measure on published models: value, the judged seeds, and the rank among them."""
+    """Quantities of claims on published models: value, the judged seeds, and the rank among them."""
     return [
         [
             ruling.claim.id,

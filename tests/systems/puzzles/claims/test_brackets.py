@@ -40,7 +40,7 @@ def test_other_tasks_are_refused():
 
 def test_the_published_model_calls_a_nested_sequence_balanced():
     subject = load_original(original_file("brackets"), "brackets")
-    batch = subject.task.parse("(" * 15 + ")" * 15 + ")(" + "((((" + "))))")
+    batch = Brackets().parse("(" * 15 + ")" * 15 + ")(" + "((((" + "))))")
     assert batch.latents["kind"].item() == 2
     with torch.no_grad():
         odds = subject.model(batch.inputs)[0, 0].softmax(-1)

@@ -118,7 +118,7 @@ def digit_circles(subject: Subject) -> xr.Dataset:
 
 
 def agreement(order: Sequence[int], one: Tensor, other: Tensor, more: Tensor) -> float:
-    """How often attention is larger to the digit that comes first in an order, where the digits are unlike.
+    """Share of the prompts in which attention is larger to the digit that comes first in an order; digits are unlike.
 
     `more` is the attention to `one` less that to `other`. Ties count half.
     """
@@ -196,7 +196,7 @@ def _carried(subject: Subject, pairs: PromptPairs, where: Sequence[int]) -> xr.D
 
 
 def layer_costs(subject: Subject, *, kind: Replacement = "mean", metric: str = "log_prob") -> xr.DataArray:
-    """What removing one head costs the digits, over (layer, head): nats of log-probability, or accuracy."""
+    """Cost of the removal of one head for the digits, over (layer, head): nats of log-probability, or accuracy."""
     batch, cfg = sums(subject, "costs", n=1024), subject.model.cfg
     lost = ablate(
         subject.model, batch, skills={"digits": batch.scored}, reference=batch, kinds=[kind], seed=subject.seed

@@ -61,6 +61,27 @@ def letter_effects(subject: Subject, *, metric: Metric = "log_prob") -> xr.DataA
 PART_EFFECTS.add(FirstUnique.name, letter_effects)
 
 
+def letter_shares(effects: xr.DataArray) -> dict[str, float]:
+    """The way in which heads share the costs of letters, in nats, without a least cost.
+
+    The own head of a letter costs it most on one half of the sequences. On the other half, `share` is the share of a
+    letter's costs that its own head has, mean over letters. `random` is that of the own head of a random letter.
+    `division` is (share - random) / (1 - random), and 0 where both are 1. `largest` is the share of the busiest head.
+    """
+    chosen, tested = effects.transpose("half", "part", "head").to_numpy()
+    own, above = chosen.argmax(1), np.maximum(tested, 0)
+    total = above.sum(1, keepdims=True)
+    shares = np.divide(above, total, out=np.full_like(above, 1 / above.shape[1]), where=total > 0)
+    share, random = float(shares[np.arange(len(own)), own].mean()), float(shares[:, own].mean())
+    return {
+        "division": (share - random) / (1 - random) if random < 1 else 0.0,
+        "share": share,
+        "random": random,
+        "largest": float(shares.mean(0).max()),
+        "n_owners": float(len(np.unique(own))),
+    }
+
+
 def repeated_pairs(subject: Subject) -> PromptPairs:
     """Pairs in which the letter of the answer is repeated, read at the last position, from fresh sequences."""
     batch, task = letters(subject, "pairs", n=N_PAIRS), task_of(subject)

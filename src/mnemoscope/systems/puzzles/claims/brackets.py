@@ -70,7 +70,7 @@ def _effects(costs: xr.DataArray, needed: float = MARGIN) -> dict[str, float]:
     found = dissociation_margins(costs.drop_sel(component=BOTH_HEADS), joint, margin=needed)
     above = joint.to_numpy() - needed
     one_fault = max(min(above[0], -above[1]), min(above[1], -above[0]))
-    return {EFFECT: found.pop("double"), **found, "one_fault": float(one_fault)}
+    return {EFFECT: found.pop("double"), **found, "one_fault": float(one_fault), "idle": float(-above.max())}
 
 
 def measure_path(subject: Subject) -> dict[str, float]:
@@ -114,6 +114,7 @@ def outcome(*costs: tuple[float, float]) -> dict[str, Measured]:
     return {BRACKETS: {GATE: 1.0, **_effects(array)}}
 
 
+_idle = table("no cost at all", outcome((0.0, 0.0), (0.0, 0.0), (0.0, 0.0)))
 _untrained = case("untrained", untrained(UNITS))
 _double, _direct = planted("one head a fault", DOUBLE), planted("START sees the total", DIRECT)
 _P15 = bracket_claim(
@@ -149,7 +150,13 @@ P15 = _P15.against(
             ("redundant", "Either head can stand in for the other one.", planted("either for both", REDUNDANT)),
             ("one_fault", "Only one of the faults needs these heads at all.", _direct),
         )
-    )
+    ),
+    _P15.rival(
+        "idle",
+        "Neither fault needs these heads.",
+        parts=(most("idle", "above", 0.0, "accuracy"),),
+        controls=controls(positive=(_idle,), negative=(_double, _direct)),
+    ),
 )
 _P16 = bracket_claim(
     id="P16",

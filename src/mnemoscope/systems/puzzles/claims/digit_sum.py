@@ -51,7 +51,7 @@ def measure_directions(subject: Subject) -> dict[str, float]:
 
 
 def measure_order(subject: Subject) -> dict[str, float]:
-    """What the carry head carries, and the order of digits by which it chooses, each at the worst place."""
+    """Effect of the carry head, and the order of digits by which it chooses, each at the worst place."""
     orders = carry_orders(subject)
     return {
         GATE: accuracy(subject),
@@ -66,7 +66,7 @@ def measure_order(subject: Subject) -> dict[str, float]:
 
 
 def measure_layers(subject: Subject, *, kind: Replacement = "mean") -> dict[str, float]:
-    """What a head of layer 0 costs, less what one of layer 1 does, means over heads (`EFFECT`), and both."""
+    """Cost of a head of layer 0 less that of one of layer 1, means over heads (`EFFECT`), and both."""
     cost = layer_costs(subject, kind=kind).mean("head").to_numpy()
     return {
         GATE: accuracy(subject),

@@ -2,13 +2,17 @@
 
 from functools import partial
 
-import numpy as np
-
 from mnemoscope import CLAIMS, Gate, HookedModel, Subject
-from mnemoscope.analyses import division_of_labour
+from mnemoscope.analyses import subject_division
 from mnemoscope.claims import EFFECT, GATE, Case, case, controls, most
 from mnemoscope.models import set_by_hand, untrained
-from mnemoscope.systems.puzzles.analyses.first_unique import DUPLICATE, accuracy, letter_effects, suppression
+from mnemoscope.systems.puzzles.analyses.first_unique import (
+    DUPLICATE,
+    accuracy,
+    letter_effects,
+    letter_shares,
+    suppression,
+)
 from mnemoscope.systems.puzzles.claim_parts import TEXTS, puzzle_claim, units
 from mnemoscope.systems.puzzles.constructed.first_unique import Sharing, Values, counter, suppressor
 from mnemoscope.systems.puzzles.tasks.first_unique import FirstUnique
@@ -35,22 +39,14 @@ def measure_suppression(subject: Subject) -> dict[str, float]:
 
 
 def measure_sharing(subject: Subject) -> dict[str, float]:
-    """The division of the letters among heads of layer 1 (`EFFECT`), and what its rivals say.
+    """The division of the letters among heads of layer 1 (`EFFECT`), and what its rivals say, as `letter_shares`.
 
-    `share`: the share of a letter's effect that its own head has, mean over letters. `largest`: the share of the effect
-    of all letters alike that the busiest head has. `n_owners`: the number of heads that own a letter.
+    Beside them `bounded`, the division by accuracy, on the scale of all systems.
     """
     effects = letter_effects(subject)
-    found = division_of_labour(effects)
-    above = np.maximum(effects.sel(half="tested").transpose("part", "head").to_numpy(), 0)
-    busiest = (above / np.maximum(above.sum(1, keepdims=True), 1e-12)).mean(0).max()
-    return {
-        GATE: accuracy(subject),
-        EFFECT: float(found.division),
-        "share": float(found.share),
-        "largest": float(busiest),
-        "n_owners": float((found.parts > 0).sum()),
-    }
+    found = letter_shares(effects)
+    division = found.pop("division")
+    return {GATE: accuracy(subject), EFFECT: division, "bounded": subject_division(subject)["division"], **found}
 
 
 def suppressing(sharing: Sharing, values: Values) -> HookedModel:

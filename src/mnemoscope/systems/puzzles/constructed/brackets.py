@@ -87,7 +87,7 @@ def bracket_counter(circuit: BracketCircuit = DOUBLE, task: Brackets | None = No
     model = zero_model(
         parts,
         d_vocab=task.d_vocab,
-        d_vocab_out=task.d_vocab_out,
+        d_vocab_out=len(task.classes),
         n_ctx=task.n_ctx,
         n_layers=3,
         d_head=task.n_ctx + 2,
@@ -125,6 +125,6 @@ def _decide(model: HookedTransformer, dim: dict[str, Float[Tensor, "d_model widt
     mlp, slope = model.blocks[0].mlp, 2.0 * model.cfg.n_ctx
     signs = torch.tensor([1.0, 1.0, -1.0, -1.0])
     mlp.W_in[:] = slope * dim["elevation"] @ signs[None]
-    mlp.b_in[:] = torch.tensor([0.0, -1.0, 0.0, -1.0])
+    model.get_parameter("blocks.0.mlp.b_in").copy_(torch.tensor([0.0, -1.0, 0.0, -1.0]))
     step = torch.tensor([1.0, -1.0, 1.0, -1.0])
     mlp.W_out[:] = (dim["wrong"] @ step[None] + dim["negative"] @ (step * (signs < 0))[None]).T

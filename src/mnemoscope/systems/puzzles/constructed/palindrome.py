@@ -81,7 +81,7 @@ def mirror_reader(circuit: MirrorCircuit = PUBLISHED, task: Palindrome | None = 
     model = zero_model(
         parts,
         d_vocab=task.d_vocab,
-        d_vocab_out=task.d_vocab_out,
+        d_vocab_out=len(task.classes),
         n_ctx=task.n_ctx,
         n_layers=2,
         n_heads=N_HEADS,

@@ -13,8 +13,8 @@ PRESETS.add(
         ),
         recipes={
             "quick": Recipe(
-                name="quick", n_steps=1500, batch_size=128, learning_rate=2e-3, beta2=0.98, warmup_steps=100,
-                decay="cosine", metrics_every=50, checkpoint_steps=(),
+                name="quick", n_steps=1200, batch_size=64, learning_rate=2e-3, beta2=0.98, warmup_steps=100,
+                decay="cosine", metrics_every=100, checkpoint_steps=(),
             ),
             "published": Recipe(name="published", n_steps=10 * 196, batch_size=512, metrics_every=49),
         },

@@ -57,16 +57,6 @@ class Brackets(BaseTask):
         return len(self.symbols)
 
     @property
-    def d_vocab_out(self) -> int:
-        """The two classes."""
-        return len(self.classes)
-
-    @property
-    def answers(self) -> range:
-        """The numbers of the classes."""
-        return range(len(self.classes))
-
-    @property
     def n_ctx(self) -> int:
         """START, the brackets and END."""
         return 2 * self.max_pairs + 2
@@ -116,7 +106,13 @@ class Brackets(BaseTask):
         scored[:, 0] = True
         lengths = (inputs != PAD).sum(1)
         return Batch(
-            inputs=inputs, targets=targets, scored=scored, lengths=lengths, derive=self.latents, symbol=symbol_of
+            inputs=inputs,
+            targets=targets,
+            scored=scored,
+            lengths=lengths,
+            derive=self.latents,
+            symbol=symbol_of,
+            classes=self.classes,
         )
 
     def from_text(self, *texts: str) -> Batch:
@@ -153,7 +149,7 @@ class Brackets(BaseTask):
 
     # ---- exact predictors
 
-    def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos d_vocab_out"]:
+    def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos classes"]:
         """Probabilities of the classes, float64; NaN at positions that are not scored.
 
         `uniform`: both alike. `answer`: the right one. `total_only` and `negative_only`: look for one fault, and call
@@ -166,7 +162,7 @@ class Brackets(BaseTask):
             yes = torch.full((len(batch),), 0.5, dtype=torch.double, device=batch.inputs.device)
         else:
             yes = torch.isin(kind, torch.tensor(allowed[name], device=kind.device)).double()
-        result = yes.new_full((*batch.inputs.shape, self.d_vocab_out), math.nan)
+        result = yes.new_full((*batch.inputs.shape, len(self.classes)), math.nan)
         result[:, 0] = torch.stack((1 - yes, yes), -1)
         return result.masked_fill(~batch.scored[..., None], math.nan)
 

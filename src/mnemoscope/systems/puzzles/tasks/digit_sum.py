@@ -92,7 +92,7 @@ class DigitSum(BaseTask):
         return torch.stack((inputs[:, :n], inputs[:, n + 1 : 2 * n + 1]), 1)
 
     def latents(self, batch: Batch) -> dict[str, Tensor]:
-        """Facts about the digit that is due, by position; -1 where none is.
+        """Facts about the next digit of the sum, by position; -1 where none follows.
 
         `a` and `b`, the digits that are added; `units`, the last digit of their sum; `carry`, what comes from below;
         `is_chain`, the place below sums to nine, so that the carry is decided further below. By sequence, for every

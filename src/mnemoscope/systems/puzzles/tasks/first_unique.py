@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope import TASKS, BaseTask, Batch, InputError
+from mnemoscope import TASKS, BaseTask, Batch
 from mnemoscope.core import POSITION_NAMES, in_range, one_of
 
 SPLITS = ("train", "test")
@@ -27,7 +27,7 @@ class FirstUnique(BaseTask):
 
     name: ClassVar[str] = "first-unique"
     references: ClassVar[tuple[str, ...]] = ("answer", "first_letter", "any_unique")
-    corruptions: ClassVar[tuple[str, ...]] = ("repeat_answer", "exchange_uniques", "permute_later")
+    corruptions: ClassVar[tuple[str, ...]] = ("repeat_answer", "exchange_uniques", "rename_others")
 
     n_letters: int = 10
     """Letters in the alphabet."""
@@ -149,9 +149,8 @@ class FirstUnique(BaseTask):
         - `repeat_answer`: a random other place takes the letter of the answer, which now stands twice; where the answer
           is `?`, it takes a letter that is missing. The answer changes.
         - `exchange_uniques`: the first two letters that stand once change places. The same letters stand once, and the
-          answer changes. InputError where a sequence has no two.
-        - `permute_later`: the letters after the answer (all where it is `?`) move on by a random number of places. The
-          answer stays.
+          answer changes. Where a sequence has no two, as `repeat_answer`.
+        - `rename_others`: two letters other than the answer, one of which is shown, change names. The answer stays.
         """
         one_of("kind", kind, self.corruptions)
         shown, device = batch.inputs[:, 1:].clone(), batch.inputs.device
@@ -160,22 +159,23 @@ class FirstUnique(BaseTask):
         ordered = torch.where(once, place, length).sort(1)[0]  # where those that stand once stand
         here = ordered[:, :1]
         draws = torch.rand(n, length, generator=generator, device=generator.device).to(device)
-        if kind == "exchange_uniques":
-            if (once.sum(1) < 2).any():
-                raise InputError("exchange_uniques needs sequences with two letters that stand once; select them")
-            shown = shown.scatter(1, ordered[:, :2], shown.gather(1, ordered[:, [1, 0]]))
-        elif kind == "repeat_answer":
+        if kind in ("repeat_answer", "exchange_uniques"):
             missing = (place == length).int().argmax(1, keepdim=True)
             letter = torch.where(here < length, shown.gather(1, here.clamp(max=length - 1)), missing)
             others = torch.arange(length, device=device) != here
-            shown = shown.scatter(1, (draws * others).argmax(1, keepdim=True), letter)
+            repeated = shown.scatter(1, (draws * others).argmax(1, keepdim=True), letter)
+            if kind == "exchange_uniques":
+                both = ordered[:, :2].clamp(max=length - 1)
+                exchanged = shown.scatter(1, both, shown.gather(1, both.flip(1)))
+                repeated = torch.where(once.sum(1, keepdim=True) > 1, exchanged, repeated)
+            shown = repeated
         else:
-            start = torch.where(here < length, here + 1, 0)
-            free = (length - start).clamp(min=1)
-            shift = 1 + (draws[:, :1] * (free - 1)).long()
-            along = torch.arange(length, device=device).expand(n, -1)
-            moved = start + (along - start + shift) % free
-            shown = shown.gather(1, torch.where(along >= start, moved, along))
+            answer, letters = self.first_once(batch.inputs)[:, -1:], torch.arange(self.n_letters, device=device)
+            size = (n, self.n_letters)
+            preferred = 1 + torch.rand(size, generator=generator, device=generator.device).to(device)
+            one = (preferred * ((place < length) & (letters != answer))).argmax(1, keepdim=True)
+            other = (preferred * ((letters != one) & (letters != answer))).argmax(1, keepdim=True)
+            shown = torch.where(shown == one, other, torch.where(shown == other, one, shown))
         return replace(self.batch(shown), weights=batch.weights, scored=batch.scored)
 
     def pair_report(self, clean: Batch, corrupted: Batch) -> dict[str, float]:
@@ -184,8 +184,8 @@ class FirstUnique(BaseTask):
 
 
 def position_names(task: FirstUnique) -> list[str]:
-    """START, then the number of each letter."""
-    return ["START", *(str(i + 1) for i in range(task.n_shown))]
+    """START, then l1, l2, …."""
+    return ["START", *(f"l{i + 1}" for i in range(task.n_shown))]
 
 
 TASKS.add(FirstUnique.name, FirstUnique)

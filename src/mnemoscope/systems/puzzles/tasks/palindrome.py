@@ -50,16 +50,6 @@ class Palindrome(BaseTask):
         return self.n_values + 2
 
     @property
-    def d_vocab_out(self) -> int:
-        """The two classes."""
-        return len(self.classes)
-
-    @property
-    def answers(self) -> range:
-        """The numbers of the classes."""
-        return range(len(self.classes))
-
-    @property
     def n_ctx(self) -> int:
         """START, the values and END."""
         return 2 * self.half + 2
@@ -68,6 +58,19 @@ class Palindrome(BaseTask):
     def symbols(self) -> tuple[str, ...]:
         """The names of the tokens."""
         return (*map(str, range(self.n_values)), "START", "END")
+
+    def symbol_of(self, token: int) -> str:
+        """The name of a token."""
+        return self.symbols[token]
+
+    def parse(self, text: str) -> Batch:
+        """The one sequence of these values; raises InputError for another number of them, or other values."""
+        words = text.replace(",", " ").split()
+        for word in words:
+            one_of("a value", word, self.symbols[: self.n_values])
+        in_range("the number of values", len(words), 2 * self.half, 2 * self.half)
+        values = torch.tensor([[int(word) for word in words]])
+        return self.batch(values[:, : self.half], values[:, self.half :].flip(1))
 
     # ---- generation
 
@@ -90,7 +93,14 @@ class Palindrome(BaseTask):
         targets = torch.zeros_like(inputs)
         targets[:, -1] = (first == second).all(1)
         scored = (torch.arange(self.n_ctx, device=first.device) == self.n_ctx - 1).expand(n, -1)
-        return Batch(inputs=inputs, targets=targets, scored=scored, derive=self.latents)
+        return Batch(
+            inputs=inputs,
+            targets=targets,
+            scored=scored,
+            derive=self.latents,
+            symbol=self.symbol_of,
+            classes=self.classes,
+        )
 
     def pairs(self, batch: Batch) -> tuple[Int[Tensor, "batch pair"], Int[Tensor, "batch pair"]]:
         """The values of the first and of the second half, by pair from the outside."""
@@ -135,7 +145,7 @@ class Palindrome(BaseTask):
 
     # ---- exact predictors
 
-    def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos d_vocab_out"]:
+    def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos classes"]:
         """Probabilities of the classes, float64; NaN at positions that are not scored.
 
         `uniform`: both alike. `answer`: the right one. `same_values`: looks whether both halves have the same values,
@@ -151,7 +161,7 @@ class Palindrome(BaseTask):
             "outer_half": lambda: (first == second)[:, outer].all(1),
         }
         yes = says[name]().double().to(batch.inputs.device)
-        result = yes.new_full((*batch.inputs.shape, self.d_vocab_out), math.nan)
+        result = yes.new_full((*batch.inputs.shape, len(self.classes)), math.nan)
         result[:, -1] = torch.stack((1 - yes, yes), -1)
         return result.masked_fill(~batch.scored[..., None], math.nan)
 
