@@ -32,6 +32,10 @@ AROUND_ZERO = {
     **dict.fromkeys(
         ("T14", "T14-single", "T14-both", "T14-redundant", "T15", "T15-narrow", "T17-stored"), "less margins"
     ),
+    **dict.fromkeys(("P5", "P5-several", "P5-idle"), "less margins"),
+    **dict.fromkeys(
+        ("P15", *(f"P15-{word}" for word in ("single", "both", "redundant", "one_fault", "idle"))), "less margins"
+    ),
     "T3-split": "a difference of two distances",
 }
 """Effects of these units that lie on either side of 0: what they are."""

@@ -150,7 +150,7 @@ def bracket_cosine(subject: Subject, head: int) -> float:
 
 
 def yes_or_no(subject: Subject, site: Site) -> float:
-    """Whether a wrong total is yes or no at a site, for any total: a ratio of two variances, from 0 to 1.
+    """The share of variance by which a wrong total is yes or no at a site, whatever the total, from 0 to 1.
 
     The activation at position 1 is projected on the difference of means of right and wrong totals. Of the variance
     between the groups of equal totals it is the share that lies between right and wrong.

@@ -112,10 +112,10 @@ def comparing(subject: Subject, *, half: int | None = None) -> xr.Dataset:
 
 
 def compared(found: xr.Dataset, least: float = 0.5) -> xr.DataArray:
-    """Whether each head compares each pair.
+    """True for every head and pair that the head compares.
 
-    It does if it looks at the mirror image more than at itself where the values are equal, at itself more than at the
-    mirror image where they are not, and at these two with more than `least` of its attention both times.
+    Where the values are equal it looks at the mirror image more than at itself. Where they are not it is the other way
+    round. Both times more than `least` of its attention is on the two.
     """
     of_equal, of_not = found.mirror_if_equal + found.self_if_equal, found.mirror_if_not + found.self_if_not
     decides = (found.mirror_if_equal > found.self_if_equal) & (found.self_if_not > found.mirror_if_not)

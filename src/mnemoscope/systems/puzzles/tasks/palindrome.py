@@ -102,6 +102,11 @@ class Palindrome(BaseTask):
             classes=self.classes,
         )
 
+    def from_tokens(self, inputs: Int[Tensor, "batch pos"]) -> Batch:
+        """The sequences of these tokens, with START and END."""
+        values = inputs[:, 1:-1]
+        return self.batch(values[:, : self.half], values[:, self.half :].flip(1))
+
     def pairs(self, batch: Batch) -> tuple[Int[Tensor, "batch pair"], Int[Tensor, "batch pair"]]:
         """The values of the first and of the second half, by pair from the outside."""
         values = batch.inputs[:, 1:-1]
