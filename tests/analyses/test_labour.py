@@ -12,8 +12,8 @@ from tests.support import seeded
 
 
 def table(*rows, own=None):
-    """Costs by part and head whose effects are these tenths, the same on both halves unless `own` are others."""
-    tested = -np.log1p(-np.array(rows, dtype=float) / 10)
+    """Effects by part and head, in tenths, the same on both halves unless `own` are others."""
+    tested = np.array(rows, dtype=float) / 10
     both = np.stack((tested if own is None else np.array(own, dtype=float), tested))
     coords = {"part": [f"p{i}" for i in range(len(rows))], "head": [f"L0H{i}" for i in range(tested.shape[1])]}
     return xr.DataArray(both, dims=("half", "part", "head"), coords=coords)
@@ -69,6 +69,9 @@ def test_effects_of_a_memory_are_those_of_its_head():
     assert (effects.sel(head="L0H0") > 1).all()
     assert abs(effects.sel(head="L0H1")).max() < 1e-6
     assert float(division_of_labour(effects).division) == 0
+    lost = head_effects(model, batch, parts, metric="accuracy")
+    assert (lost.sel(head="L0H0") <= 1).all()
+    assert (lost.sel(head="L0H0") > 0.5).all()
     alone = head_effects(model, batch, parts, heads=[(0, 0)])
     assert np.allclose(alone.sel(head="L0H0"), effects.sel(head="L0H0"))
 
@@ -83,6 +86,8 @@ def test_what_cannot_be_divided_is_refused():
     short = memory_batch(20, [1, 0], n_ctx=4, generator=seeded())
     with pytest.raises(InputError, match="a head must be"):
         head_effects(model, short, {"all": short.scored}, heads=[(0, 2)])
+    with pytest.raises(InputError, match="metric must be one of"):
+        head_effects(model, short, {"all": short.scored}, metric="loss")
     only = torch.zeros_like(batch.scored)
     only[0] = True
     with pytest.raises(InputError, match="one half of the sequences only"):

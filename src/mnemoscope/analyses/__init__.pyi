@@ -72,6 +72,7 @@ from .interchange import interchange_accuracy as interchange_accuracy
 from .interchange import random_pairs as random_pairs
 from .labour import HALVES as HALVES
 from .labour import PART_EFFECTS as PART_EFFECTS
+from .labour import Metric as Metric
 from .labour import division_of_labour as division_of_labour
 from .labour import head_effects as head_effects
 from .labour import subject_division as subject_division
@@ -100,6 +101,8 @@ from .onsets import ThresholdDirection as ThresholdDirection
 from .onsets import first_step as first_step
 from .onsets import order_of_onsets as order_of_onsets
 from .onsets import threshold_onset as threshold_onset
+from .originals import describe_rank as describe_rank
+from .originals import place_original as place_original
 from .patching import edges_by_role as edges_by_role
 from .patching import effects as effects
 from .patching import patch_paths as patch_paths

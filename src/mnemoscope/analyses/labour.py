@@ -1,9 +1,10 @@
 r"""Division of labour: the share of a part's effect that falls to its own head.
 
-A *part* is one piece of a task, such as a skill, a kind of fault, a letter or a value. Mean ablation of head h costs
-the right answers at the places of part p a log-probability :math:`c(p, h)`. The effect is the share of their
-probability (its geometric mean) that is lost, :math:`e(p, h) = 1 - \exp(-c(p, h))`, and 0 where none is: a cost of 5
-nats counts hardly less than one of 50. Then :math:`s(p, h) = e(p, h) / \sum_{h'} e(p, h')` is the share of a head.
+A *part* is one piece of a task, such as a skill, a kind of fault, a letter or a value. The effect of a head on a part
+is what its mean ablation costs at the places that test the part: the share of right answers, or their log-probability.
+With :math:`e(p, h)` the effects above zero, :math:`s(p, h) = e(p, h) / \sum_{h'} e(p, h')` is the share of a head.
+A log-probability has no bounds: of two heads that are both needed one may have nearly the whole effect. The share of
+right answers has, and is the scale of the double dissociation.
 
 The own head of a part is the one with the largest effect on one half of the prompts. Its share is taken on the other
 half, and averaged over the parts:
@@ -22,6 +23,7 @@ heads that stand in for each other have small effects on both.
 """
 
 from collections.abc import Callable
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -29,21 +31,23 @@ import xarray as xr
 
 from mnemoscope.analyses.ablation import ablate
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.guests import Registry
 from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, random_halves
 from mnemoscope.models.subjects import Subject
 
+Metric = Literal["accuracy", "log_prob"]
 HALVES = ("own", "tested")
 """Of the prompts: on one the own heads are chosen, on the other everything is measured."""
 
 LEAST = 0.1
-"""Effect of all heads together on a part below which none counts as needed for it."""
+"""Effect of all heads together on a part, in its unit, below which none counts as needed for it."""
 
-PART_EFFECTS: Registry[Callable[[Subject], xr.DataArray]] = Registry("task with parts", "claims")
-"""By the name of a task: the effects of the heads of a model on its parts, as `head_effects` gives them."""
+PART_EFFECTS: Registry[Callable[..., xr.DataArray]] = Registry("task with parts", "claims")
+"""By the name of a task: from a subject and a `metric` to the effects of its heads on the parts of the task, as
+`head_effects` gives them."""
 
 
 @torch.no_grad()
@@ -55,9 +59,10 @@ def head_effects(
     heads: list[tuple[int, int]] | None = None,
     reference: Batch | None = None,
     within: str | None = None,
+    metric: Metric = "log_prob",
     seed: int = 0,
 ) -> xr.DataArray:
-    """The log-probability that mean ablation of each head costs each part, on both halves of the prompts.
+    """The cost of the mean ablation of each head for each part, on both halves of the prompts.
 
     Args:
         model: A run, a subject or any hooked model whose vocabulary and context are large enough.
@@ -66,10 +71,11 @@ def head_effects(
         heads: (layer, head) of those among which parts may be divided; None: all.
         reference: Sequences that means come from; None: those of `batch`.
         within: Name of a latent: means come from sequences of the same class. None: from all.
+        metric: The log-probability of the right answers, or their share (`accuracy`), before minus after.
         seed: Halves are drawn from its stream `halves`.
 
     Returns:
-        Over (half, part, head), in nats; heads are named L0H1.
+        Over (half, part, head), in nats or as a share; heads are named L0H1.
 
     Raises:
         InputError: A part is tested in one half only, or there is no such head.
@@ -79,6 +85,7 @@ def head_effects(
     (('half', 'part', 'head'), ['L0H0', 'L0H1'])
     """
     model = resolve_model(model, batch=batch)
+    one_of("metric", metric, get_args(Metric))
     layers, n_heads = range(model.cfg.n_layers), model.cfg.n_heads
     chosen = [(layer, head) for layer in layers for head in range(n_heads)] if heads is None else heads
     for layer, head in chosen:
@@ -91,22 +98,22 @@ def head_effects(
             model, half, skills=masks, reference=batch if reference is None else reference, targets=targets,
             kinds=("mean",), within=within, seed=seed,
         ).sel(kind="mean", drop=True)  # fmt: skip
-        found.append((lost.clean_log_prob - lost.log_prob).transpose("skill", "component"))
+        found.append((lost[f"clean_{metric}"] - lost[metric]).transpose("skill", "component"))
     effects = xr.concat(found, xr.DataArray(list(HALVES), dims="half", name="half"))
     effects = effects.rename(skill="part", component="head").rename("effect")
-    return effects.assign_attrs(unit="nats", ablation="mean", n=len(batch))
+    return effects.assign_attrs(unit="nats" if metric == "log_prob" else "accuracy", ablation="mean", n=len(batch))
 
 
 def subject_division(subject: Subject) -> dict[str, float]:
-    """`share`, `random` and `division` of a subject whose task has registered its parts in `PART_EFFECTS`."""
-    found = division_of_labour(PART_EFFECTS.get(subject.task.name)(subject))
+    """`share`, `random` and `division` of a subject, by accuracy, over the parts of its task in `PART_EFFECTS`."""
+    found = division_of_labour(PART_EFFECTS.get(subject.task.name)(subject, metric="accuracy"))
     return {name: float(found[name]) for name in ("share", "random", "division")}
 
 
 def division_of_labour(effects: xr.DataArray) -> xr.Dataset:
     """The share of a part's effect that falls to its own head, against a random assignment of the own heads.
 
-    `effects` are costs in nats along `half`, `part` and `head`, as `head_effects` gives them. Raises InputError where a
+    `effects` lie along `half`, `part` and `head`, as `head_effects` gives them. Raises InputError where a
     dimension is missing, there are no two halves, or fewer than two parts or heads.
 
     Returns:
@@ -122,7 +129,7 @@ def division_of_labour(effects: xr.DataArray) -> xr.Dataset:
         raise InputError(f"effects must be over two halves and at least two parts and two heads; got {sizes}")
     chosen, tested = effects.transpose("half", "part", "head").to_numpy()
     own = chosen.argmax(1)
-    above = 1 - np.exp(-np.maximum(tested, 0))
+    above = np.maximum(tested, 0)
     total = above.sum(1, keepdims=True)
     shares = np.where(total >= LEAST, above / np.maximum(total, LEAST), 1 / above.shape[1])
     own_share = shares[np.arange(len(own)), own]

@@ -52,6 +52,20 @@ class SensitivityCell:
         return f"{where} it is {v.outcome} ({round(v.share * v.n)} of {v.n} {replicate}s)."
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlacedOriginal:
+    """The value of one quantity on a published model beside the judged replicates; `rank` is from 1 to `n`."""
+
+    file: str
+    quantity: str
+    value: float
+    mean: float
+    low: float
+    high: float
+    rank: int
+    n: int
+
+
 NO_CONTROLS = "No control tests the measure."
 """The first sentence of a verdict on a claim without controls."""
 
@@ -69,7 +83,8 @@ class Ruling:
     `selection` says how its replicates may have been chosen, and `verified` what of the evidence was compared anew.
     `false_discovery_rate` is the smallest at which its decision stands among all claims of the call; None for a single
     claim, or one without a p. `multiverse` has the verdicts under combinations of choices; None where it was not asked
-    for. `independence` says how many runs are verified as separate trainings, and what their seeds share.
+    for. `independence` says how many runs are verified as separate trainings, and what their seeds share. `originals`
+    has what was measured on published models; no verdict rests on it.
     """
 
     claim: Claim
@@ -88,6 +103,7 @@ class Ruling:
     false_discovery_rate: float | None = None
     multiverse: Multiverse | None = None
     independence: tuple[str, ...] = ()
+    originals: tuple[PlacedOriginal, ...] = ()
 
     @property
     def confirmed(self) -> bool:
@@ -234,6 +250,7 @@ def ruling_record(ruling: Ruling) -> dict[str, Any]:
             for cell in ruling.sensitivity
         ],
         "multiverse": None if ruling.multiverse is None else _multiverse_record(ruling.multiverse),
+        **({"originals": [asdict(each) for each in ruling.originals]} if ruling.originals else {}),
     }
 
 

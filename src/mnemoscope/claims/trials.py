@@ -41,6 +41,7 @@ from mnemoscope.claims.multiverse import (
     can_halve_prompts,
     n_combinations,
 )
+from mnemoscope.claims.originals import with_originals
 from mnemoscope.claims.registration import (
     check_registration,
     select_values,
@@ -87,6 +88,7 @@ def run_trials(
     multiverse: bool = False,
     jobs: int = 1,
     store: Path | None = None,
+    originals: Sequence[Path] = (),
     report: Callable[[Progress], None] | None = None,
 ) -> list[Ruling]:
     """Measure and judge.
@@ -106,6 +108,7 @@ def run_trials(
         multiverse: Whether to judge each claim under combinations of its choices too, as `claims.multiverse` says.
         jobs: Processes at a time; 0: one per core.
         store: Directory that keeps what was measured, so that the same call continues; none: nothing is kept.
+        originals: Files of published models, shown beside the judged seeds; no verdict rests on them.
         report: Called in this process as work gets done.
 
     Raises:
@@ -166,7 +169,7 @@ def run_trials(
                 multiverse=judge_universes(claim, ruling.verdict.outcome, universes[claim.id], admitted, results),
             )
         )
-    return with_discovery_rates(rulings)
+    return with_originals(with_discovery_rates(rulings), originals)
 
 
 def questions_with_models(

@@ -27,10 +27,13 @@ from mnemoscope.core.presets import label_of
 from mnemoscope.models.run import Run, by_label
 from mnemoscope.models.zoo import INSTALL, missing
 from mnemoscope.report.rulings import (
+    ORIGINALS,
+    ORIGINALS_HEADER,
     UNJUDGED,
     UNJUDGED_HEADER,
     VERDICT_HEADER,
     AttentionExample,
+    original_rows,
     rulings_sheet,
     shorten_rows,
     unjudged_rows,
@@ -113,6 +116,8 @@ def try_claims(
             console.print(f"{ruling.claim.id}: {ruling.multiverse.sentence}", highlight=False, markup=False)
     if rows := unjudged_rows(rulings):
         show(UNJUDGED, UNJUDGED_HEADER, rows, n_text=2)
+    if rows := original_rows(rulings):
+        show(ORIGINALS, ORIGINALS_HEADER, rows, n_text=3)
     with console.status("verdicts are written, with a page of figures"):
         for table in verdict_tables(rulings):
             write_table(out, table, latex=options.latex)

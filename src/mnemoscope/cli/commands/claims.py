@@ -156,6 +156,9 @@ class ClaimsRun(ClaimOptions, ResultOptions):
     """Precision of the weights of language models."""
     recipe: Annotated[str | None, RegisteredNames("recipes")] = None
     """Ask of models of this recipe in place of the claims' own; `list presets` shows the recipes."""
+    original: UseAppendAction[tuple[Path, ...]] = ()
+    """Published model, a safetensors file with its configuration in the metadata: shown beside the judged seeds, with
+    its rank; no verdict rests on it. May be repeated."""
     sensitivity: bool = True
     """Ask again with one factor changed at a time."""
     emergence: bool = True
@@ -220,6 +223,7 @@ def claims_run(options: ClaimsRun) -> None:
         device=options.device,
         dtype=options.dtype,
         recipe=options.recipe,
+        originals=options.original,
         sensitivity=options.sensitivity,
         emergence=options.emergence,
         multiverse=options.multiverse,
@@ -235,6 +239,7 @@ def _where(options: ClaimsRun) -> list[str]:
     words += ["--runs", *map(str, options.runs)] if options.runs else []
     words += ["--zoo"] * options.zoo + [word for model in options.model for word in ("--model", model)]
     words += ["--multiverse"] * options.multiverse
+    words += [word for file in options.original for word in ("--original", str(file))]
     return words + (["--recipe", options.recipe] if options.recipe else [])
 
 

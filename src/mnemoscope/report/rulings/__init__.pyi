@@ -3,9 +3,12 @@ from .differences import diff_rows as diff_rows
 from .page import AttentionExample as AttentionExample
 from .page import rulings_page as rulings_page
 from .page import rulings_sheet as rulings_sheet
+from .rows import ORIGINALS as ORIGINALS
+from .rows import ORIGINALS_HEADER as ORIGINALS_HEADER
 from .rows import UNJUDGED as UNJUDGED
 from .rows import UNJUDGED_HEADER as UNJUDGED_HEADER
 from .rows import VERDICT_HEADER as VERDICT_HEADER
+from .rows import original_rows as original_rows
 from .rows import shorten_rows as shorten_rows
 from .rows import unjudged_rows as unjudged_rows
 from .rows import verdict_rows as verdict_rows

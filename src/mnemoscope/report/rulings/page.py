@@ -78,6 +78,7 @@ def rulings_sheet(
         signs=SIGNS,
         words=words,
         unjudged_header=rows.UNJUDGED_HEADER,
+        originals_header=rows.ORIGINALS_HEADER[1:],
         attention_view=attention_view,
         worked_header=("quantity", "what it is", "value", "must be", "", "mean [range] over the judged"),
         counts=[(_count_badge(outcome), n[outcome], meaning) for outcome, meaning in words.MEANINGS.items()],
@@ -143,6 +144,7 @@ def _section(ruling: Ruling) -> dict[str, Any]:
         "signs_shown": ", ".join(f"{LOOKS[kind].sign} {LOOKS[kind].name}" for kind in kinds),
         "strips": strip_plots(ruling),
         "unjudged": [(row, ()) for row in rows.unjudged_rows([ruling])],
+        "originals": [(row[1:], ()) for row in rows.original_rows([ruling])],
         "parts": [
             ([part.name, words.format_criterion(claim, part, effect_unit(ruling, part.name)), *_results(result)], ())
             for part, result in (parts if len(parts) > 1 else ())

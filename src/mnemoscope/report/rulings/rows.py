@@ -2,10 +2,12 @@
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 
 import numpy as np
 import xarray as xr
 
+from mnemoscope.analyses import describe_rank
 from mnemoscope.claims.evidence import as_dataset
 from mnemoscope.claims.ruling import Ruling
 from mnemoscope.report.rulings.differences import format_number, outcome_text
@@ -26,6 +28,8 @@ VERDICT_HEADER = ("id", "statement", "verdict", "recipe", "share", "effect", "re
 """Columns of the table of verdicts."""
 UNJUDGED_HEADER = ("id", "quantity", "mean [range]", "measured")
 """Columns of the table of quantities without a verdict."""
+ORIGINALS_HEADER = ("id", "original", "quantity", "value", "seeds, mean [range]", "place among the seeds")
+ORIGINALS = "published models beside the judged seeds; no verdict rests on them"
 UNJUDGED = "measured where no replicate passes the gate; no verdict"
 """Title of the table of quantities without a verdict."""
 LONGEST = 72
@@ -60,6 +64,22 @@ def unjudged_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
         for ruling in rulings
         if ruling.verdict.n == 0
         for name, text in format_ranges(ruling, judged=False).items()
+    ]
+
+
+def original_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
+    """Quantities of claims on published models: value, the judged seeds, and the rank among them."""
+    return [
+        [
+            ruling.claim.id,
+            PurePath(each.file).stem,
+            effect_name(each.quantity),
+            format_number(each.value),
+            f"{format_number(each.mean)} [{format_number(each.low)}, {format_number(each.high)}]",
+            describe_rank(each.rank, each.n),
+        ]
+        for ruling in rulings
+        for each in ruling.originals
     ]
 
 
@@ -124,6 +144,11 @@ def verdict_tables(rulings: Sequence[Ruling]) -> list[Table]:
         Table(name="verdicts", title="verdicts", header=VERDICT_HEADER, rows=verdict_rows(rulings), n_text=4),
         Table(name="effects", title=title, header=("id", "part", "must be", "share", "effect"), rows=effects, n_text=3),
         *([Table(name="unjudged", title=UNJUDGED, header=UNJUDGED_HEADER, rows=rows, n_text=2)] if rows else []),
+        *(
+            [Table(name="originals", title=ORIGINALS, header=ORIGINALS_HEADER, rows=placed, n_text=3)]
+            if (placed := original_rows(rulings))
+            else []
+        ),
         *_multiverse_table(rulings),
     ]
 

@@ -25,7 +25,6 @@ from mnemoscope import (
     generator,
     run_with,
 )
-from mnemoscope.analyses import PART_EFFECTS, head_effects
 from mnemoscope.core import Replacement, memoize, one_of
 from mnemoscope.systems.puzzles.tasks.brackets import CLOSE, KINDS, OPEN, Brackets
 
@@ -96,23 +95,6 @@ def fault_costs(
     ).sel(kind=kind, drop=True)
     return (without.clean_accuracy - without.accuracy).transpose("component", "skill")
 
-
-@memoize
-def fault_effects(subject: Subject) -> xr.DataArray:
-    """The log-probability that mean ablation of each head of the last layer costs sequences with one fault only."""
-    batch, last = of_kind(subject, *FAULTS), subject.model.cfg.n_layers - 1
-    skills = brackets_task(subject.task).skills(batch)
-    return head_effects(
-        subject.model,
-        batch,
-        {fault: skills[fault] for fault in FAULTS},
-        heads=[(last, head) for head in range(subject.model.cfg.n_heads)],
-        reference=of_kind(subject, "balanced", n=2 * N_SEQUENCES),
-        seed=subject.seed,
-    )
-
-
-PART_EFFECTS.add(Brackets.name, fault_effects)
 
 # ---- the path of a wrong total
 

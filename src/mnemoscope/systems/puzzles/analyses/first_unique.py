@@ -15,7 +15,7 @@ import torch
 import xarray as xr
 
 from mnemoscope import Batch, Edge, InputError, Named, Patch, PromptPairs, Site, Subject, generator, run_with
-from mnemoscope.analyses import PART_EFFECTS, head_effects, patterns
+from mnemoscope.analyses import PART_EFFECTS, Metric, head_effects, patterns
 from mnemoscope.core import memoize, metrics
 from mnemoscope.interventions import Recordings
 from mnemoscope.systems.puzzles.tasks.first_unique import FirstUnique
@@ -50,19 +50,19 @@ def accuracy(subject: Subject) -> float:
 
 
 @memoize
-def letter_effects(subject: Subject) -> xr.DataArray:
-    """The log-probability that mean ablation of each head of layer 1 costs the answers of each letter."""
+def letter_effects(subject: Subject, *, metric: Metric = "log_prob") -> xr.DataArray:
+    """The cost of mean ablation of each head of layer 1 for the answers of each letter."""
     batch, task = letters(subject, "letter effects"), task_of(subject)
     parts = {letter: batch.targets == token for token, letter in enumerate(task.letters)}
     heads = [(1, head) for head in range(subject.model.cfg.n_heads)]
-    return head_effects(subject.model, batch, parts, heads=heads, seed=subject.seed)
+    return head_effects(subject.model, batch, parts, heads=heads, metric=metric, seed=subject.seed)
 
 
 PART_EFFECTS.add(FirstUnique.name, letter_effects)
 
 
 def letter_shares(effects: xr.DataArray) -> dict[str, float]:
-    """The way in which heads share the costs of letters, in nats: `division_of_labour` takes bounded costs instead.
+    """The way in which heads share the costs of letters, in nats, without a least cost.
 
     The own head of a letter costs it most on one half of the sequences. On the other half, `share` is the share of a
     letter's costs that its own head has, mean over letters. `random` is that of the own head of a random letter.

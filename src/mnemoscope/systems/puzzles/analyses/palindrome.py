@@ -33,7 +33,6 @@ from mnemoscope import (
     generator,
     run_with,
 )
-from mnemoscope.analyses import PART_EFFECTS, head_effects
 from mnemoscope.core import memoize
 from mnemoscope.systems.puzzles.tasks.palindrome import Palindrome
 
@@ -275,15 +274,3 @@ def removal_costs(subject: Subject, sites: Sequence[Site]) -> xr.DataArray:
         rows.append([*lost.values, before[1] - float((scores(subject.model, whole, removed) > 0).double().mean())])
     parts = [*(f"pair {pair}" for pair in before[0].pair.values.tolist()), "palindrome"]
     return xr.DataArray(rows, dims=("component", "part"), coords={"component": list(map(str, sites)), "part": parts})
-
-
-@memoize
-def pair_effects(subject: Subject) -> xr.DataArray:
-    """The log-probability that mean ablation of each head costs sequences broken at each pair only."""
-    batch = broken_sequences(subject)
-    at, pairs = batch.latents["broken_pair"], range(palindrome_task(subject.task).half)
-    parts = {f"pair {pair}": batch.scored & (at == pair)[:, None] for pair in pairs}
-    return head_effects(subject.model, batch, parts, reference=sequences(subject, "reference"), seed=subject.seed)
-
-
-PART_EFFECTS.add(Palindrome.name, pair_effects)

@@ -7,19 +7,21 @@ vector of W_E W_V W_O, its mean over tokens taken out, turned so that larger val
 neurons place their thresholds.
 """
 
+from typing import Literal, get_args
+
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope import Batch, InputError, Site, Subject, Zero, generator, run_with
-from mnemoscope.analyses import effective_weights, patterns
+from mnemoscope import Batch, InputError, ParamSite, Site, Subject, Zero, generator, run_with
+from mnemoscope.analyses import effective_weights, patterns, weight_matrix
 from mnemoscope.core import memoize, one_of
 from mnemoscope.systems.puzzles.tasks.running_sum import RunningSum
 
 N_SEQUENCES = 2048
 NEGATIVE, ZERO, POSITIVE = range(3)
-REMOVED = ("post", "mlp_out")
+Removed = Literal["post", "mlp_out"]
 
 
 def task_of(subject: Subject) -> RunningSum:
@@ -97,7 +99,7 @@ def mean_or_sum(subject: Subject) -> dict[str, float]:
 
 
 @torch.no_grad()
-def without_neurons(subject: Subject, *, removed: str = "post") -> dict[str, float]:
+def without_neurons(subject: Subject, *, removed: Removed = "post") -> dict[str, float]:
     """The answers without the MLP, and the sign that each neuron speaks for.
 
     `zero`: the share of answers that are zero when the neurons are silent. `signs`: the accuracy then where the sum is
@@ -106,15 +108,16 @@ def without_neurons(subject: Subject, *, removed: str = "post") -> dict[str, flo
     one, mean over neurons by the size of their effect; 0 where all are silent. With `removed` mlp_out the bias of the
     MLP is left out too.
     """
-    one_of("removed", removed, REMOVED)
+    one_of("removed", removed, get_args(Removed))
     task, batch = task_of(subject), sequences(subject)
     logits = run_with(subject.model, batch, [Zero(site=Site(kind=removed, layer=0))]).double()
     right = logits.log_softmax(-1).gather(-1, batch.targets[..., None])
     guesses, signed = logits.argmax(-1), batch.targets != ZERO
     _, cache = subject.model.run_with_cache(batch.inputs)
     activity = cache["blocks.0.mlp.hook_post"].double()
-    weights = subject.model.state_dict()
-    effect = weights["blocks.0.mlp.W_out"].double() @ weights["unembed.W_U"].double()
+    out = weight_matrix(subject.model, ParamSite(name="W_out", layer=0))
+    read = weight_matrix(subject.model, ParamSite(name="W_U"))
+    effect = out.double() @ read.double()
     lean = effect[:, POSITIVE] - effect[:, NEGATIVE]
     own = torch.where(lean > 0, batch.latents["sign"][..., None] > 0, batch.latents["sign"][..., None] < 0)
     total = activity.sum((0, 1))

@@ -17,6 +17,7 @@ from torch import Tensor
 from mnemoscope import Batch, HookedModel, InputError, Site, Subject, ablate, generator
 from mnemoscope.analyses import (
     PART_EFFECTS,
+    Metric,
     division_of_labour,
     head_effects,
     ov_circuits,
@@ -45,11 +46,11 @@ def lists(subject: Subject, *stream: str, n: int = N_LISTS) -> Batch:
 
 
 @memoize
-def value_effects(subject: Subject) -> xr.DataArray:
-    """The log-probability that mean ablation of each head costs the answers of each value."""
+def value_effects(subject: Subject, *, metric: Metric = "log_prob") -> xr.DataArray:
+    """The cost of mean ablation of each head for the answers of each value."""
     batch = lists(subject, "value effects")
     parts = {str(value): batch.scored & (batch.targets == value) for value in task_of(subject).answers}
-    return head_effects(subject.model, batch, parts, seed=subject.seed)
+    return head_effects(subject.model, batch, parts, metric=metric, seed=subject.seed)
 
 
 PART_EFFECTS.add(SortedList.name, value_effects)

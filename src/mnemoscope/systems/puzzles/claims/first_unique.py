@@ -3,7 +3,7 @@
 from functools import partial
 
 from mnemoscope import CLAIMS, Gate, HookedModel, Subject
-from mnemoscope.analyses import division_of_labour
+from mnemoscope.analyses import subject_division
 from mnemoscope.claims import EFFECT, GATE, Case, case, controls, most
 from mnemoscope.models import set_by_hand, untrained
 from mnemoscope.systems.puzzles.analyses.first_unique import (
@@ -41,12 +41,12 @@ def measure_suppression(subject: Subject) -> dict[str, float]:
 def measure_sharing(subject: Subject) -> dict[str, float]:
     """The division of the letters among heads of layer 1 (`EFFECT`), and what its rivals say, as `letter_shares`.
 
-    Beside them `bounded`, the division on the scale of all systems, where a cost of 5 nats counts hardly less than 50.
+    Beside them `bounded`, the division by accuracy, on the scale of all systems.
     """
     effects = letter_effects(subject)
     found = letter_shares(effects)
     division = found.pop("division")
-    return {GATE: accuracy(subject), EFFECT: division, "bounded": float(division_of_labour(effects).division), **found}
+    return {GATE: accuracy(subject), EFFECT: division, "bounded": subject_division(subject)["division"], **found}
 
 
 def suppressing(sharing: Sharing, values: Values) -> HookedModel:

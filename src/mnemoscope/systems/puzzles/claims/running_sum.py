@@ -8,6 +8,7 @@ from mnemoscope.claims import GATE, Case, case, controls, most, table
 from mnemoscope.models import set_by_hand, untrained
 from mnemoscope.systems.puzzles.analyses.running_sum import (
     N_SEQUENCES,
+    Removed,
     accuracy,
     mean_or_sum,
     without_neurons,
@@ -27,7 +28,7 @@ def averaging(subject: Subject) -> dict[str, float]:
     return {**mean_or_sum(subject), GATE: accuracy(subject)}
 
 
-def silenced(subject: Subject, *, removed: str = "post") -> dict[str, float]:
+def silenced(subject: Subject, *, removed: Removed = "post") -> dict[str, float]:
     """The parts of P14, and the accuracy."""
     return {**without_neurons(subject, removed=removed), GATE: accuracy(subject)}
 

@@ -84,7 +84,6 @@ _P12 = _of_lists(
     statement="The two heads share out the values: a range for one, the rest for the other.",
     source="ARENA, monthly algorithmic problem: sorted list",
     measure=sharing_out,
-    version=2,
     explanation=TEXTS.explain(
         "P12", n_lists=N_LISTS, n_shuffles=N_SHUFFLES, divided=DIVIDED, range=RANGE, graded=GRADED
     ),

@@ -3,7 +3,7 @@
 import xarray as xr
 
 from mnemoscope import CLAIMS, Subject, generator
-from mnemoscope.analyses import PART_EFFECTS, head_effects, lowest_skill_accuracy, subject_division
+from mnemoscope.analyses import PART_EFFECTS, Metric, head_effects, lowest_skill_accuracy, subject_division
 from mnemoscope.claims import GATE, LEARNED, Measured, controls, most, table
 from mnemoscope.core import memoize
 from mnemoscope.systems.tiny_recall.claim_parts import TEXTS, UNTRAINED, V3, as_v3, asked_of_more
@@ -16,10 +16,12 @@ N_SEQUENCES = 2048
 
 
 @memoize
-def skill_effects(subject: Subject) -> xr.DataArray:
-    """The log-probability that mean ablation of each head costs each skill, within sequences that test the same one."""
+def skill_effects(subject: Subject, *, metric: Metric = "accuracy") -> xr.DataArray:
+    """The cost of mean ablation of each head for each skill, within sequences that test the same one."""
     batch = subject.task.monitor(N_SEQUENCES, split="test", generator=generator(subject.seed, "skill effects"))
-    return head_effects(subject.model, batch, subject.task.skills(batch), within="is_repeat", seed=subject.seed)
+    return head_effects(
+        subject.model, batch, subject.task.skills(batch), within="is_repeat", metric=metric, seed=subject.seed
+    )
 
 
 PART_EFFECTS.add(PermutationLookup.name, skill_effects)
