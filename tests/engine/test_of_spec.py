@@ -27,6 +27,11 @@ ARCHITECTURES = [
     {"softmax": False, "attention_dir": "bidirectional"},
     {"initialisation": "normal", "normalization": "none"},
     {"embeddings": "frozen", "silent": 2},
+    {"masked": 2},
+    {"masked": -1, "n_layers": 2, "attention_dir": "bidirectional"},
+    {"attention_mix": 0.3},
+    {"attention_mix": 0.0, "n_layers": 2, "initialisation": "by-width"},
+    {"attention_mix": 0.7, "masked": 0, "attention_dir": "bidirectional"},
 ]
 
 
@@ -66,7 +71,15 @@ def test_sequences_may_be_shorter_than_the_context():
     torch.testing.assert_close(given, expected, **TOLERANCE["float32"])
 
 
-@pytest.mark.parametrize("fields", [{"n_layers": 2}, {"attention": False}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n_layers": 2},
+        {"attention": False},
+        {"masked": 2},
+        {"attention_mix": 0.4, "masked": 0, "n_layers": 2, "attention_dir": "bidirectional"},
+    ],
+)
 def test_gradients_are_equal_too(fields):
     model, params, expected, given = both(**fields, dtype="float64")
     targets = torch.randint(1, 6, (17, 5), generator=seeded(2))

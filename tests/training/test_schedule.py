@@ -30,6 +30,12 @@ def test_the_cosine_halves_at_half_time_and_ends_at_zero():
     assert rates([0, 6, 12], decay="cosine") == pytest.approx([0.01, 0.005, 0], abs=1e-12)
 
 
+def test_linear_decay_falls_in_equal_steps_and_both_end_at_the_final_rate():
+    assert rates([4, 6, 8, 12], warmup_steps=4, decay="linear") == pytest.approx([0.01, 0.0075, 0.005, 0])
+    assert rates([0, 6, 12], decay="linear", final_rate=0.002) == pytest.approx([0.01, 0.006, 0.002])
+    assert rates([0, 6, 12], decay="cosine", final_rate=0.002) == pytest.approx([0.01, 0.006, 0.002])
+
+
 def test_warming_up_to_the_end_is_allowed():
     assert rates([0, 11], warmup_steps=12, decay="cosine") == pytest.approx([0.01 / 12, 0.01])
 

@@ -52,6 +52,7 @@ from mnemoscope.core.patterns import (
 from mnemoscope.core.protocols import (
     HookedModel,
     ModelLike,
+    attention_mix,
     evaluation_mode,
     has_linear_attention,
     is_hooked,
@@ -163,6 +164,8 @@ def visit_layers(
 ) -> None:
     """Hand on the patterns of layer after layer, in float64; rows add up to one. They are the model's to 1e-5.
 
+    Where a constant is mixed with the softmax, a row is divided by its sum.
+
     One forward pass for every chunk of sequences, as far as the last layer that is wanted; nothing is unembedded. `use`
     gets the layer, which sequences, and their patterns, which it must not keep if memory counts. `max_bytes` bounds the
     patterns of a layer and what is made of them. Raises InputError where the model is too small for the batch, or
@@ -171,7 +174,7 @@ def visit_layers(
     check_fits(model, batch, vectors=True)
     if has_linear_attention(model):
         raise InputError("patterns are shares where there is a softmax; attention has none here")
-    layers = range(model.cfg.n_layers) if layers is None else sorted(layers)
+    layers, mix = range(model.cfg.n_layers) if layers is None else sorted(layers), attention_mix(model)
     n_pos, size = batch.inputs.shape[1], len(batch)
     if not is_hooked(model):  # hooks that are on the model may know its rows
         size = max(1, min(CHUNK, max_bytes // (32 * model.cfg.n_heads * n_pos**2)))
@@ -186,7 +189,7 @@ def visit_layers(
                 raise InputError(
                     f"the attention of layer {layer} is NaN; check the weights, or take an earlier checkpoint"
                 )
-            use(layer, rows, attention)
+            use(layer, rows, attention if mix == 1 else attention / attention.sum(-1, keepdim=True))
 
         taken = {Site(kind="pattern", layer=layer).hook: partial(take, layer=layer, rows=rows) for layer in layers}
         if not observe_run(model, batch.inputs[rows], taken):

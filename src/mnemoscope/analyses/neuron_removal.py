@@ -47,7 +47,7 @@ from mnemoscope.analyses.neurons import mlp_block
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
-from mnemoscope.core.protocols import HookedModel, ModelLike, evaluation_mode, resolve_model
+from mnemoscope.core.protocols import HookedModel, ModelLike, evaluation_mode, resolve_model, run_from_layer
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import SkillPlaces, Skills, random_halves, skill_places
@@ -170,7 +170,7 @@ def _logits(
         return logits_at(on.model, tokens, where, partial(on.model.run_with_hooks, fwd_hooks=hooks))
     mlp = on.model.blocks[on.layer].mlp
     changed = [on.residual[rows] + (post @ mlp.W_out + mlp.b_out) for post in posts]
-    return logits_at(on.model, torch.cat(changed), where, partial(on.model, start_at_layer=on.layer + 1))
+    return logits_at(on.model, torch.cat(changed), where, run_from_layer(on.model, on.layer + 1, on.tokens[rows]))
 
 
 def _replaced(on: NeuronRemovals, neurons: Int[Tensor, " _"], rows: slice) -> Float[Tensor, "row pos neuron"]:

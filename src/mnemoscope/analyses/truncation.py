@@ -38,7 +38,7 @@ from mnemoscope.analyses.predictions import (
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
-from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model, run_from_layer
 from mnemoscope.core.site import ParamSite
 from mnemoscope.engine.budget import split_rows_into_passes
 from mnemoscope.interventions.reading import logits_at
@@ -191,6 +191,6 @@ def _runs(
     whole = logits_at(model, inputs, where, hooked)
     runs: dict[int, Callable[[], Tensor]] = {0: partial(logits_at, model, inputs, where)}
     for name, layer in names.items():
-        onwards = partial(logits_at, model, cache[name], where, partial(model, start_at_layer=layer))
+        onwards = partial(logits_at, model, cache[name], where, run_from_layer(model, layer, inputs))
         runs[layer] = onwards if torch.equal(onwards(), whole) else runs[0]
     return runs

@@ -321,8 +321,31 @@ def reads_vectors(model: HookedModel) -> bool:
 
 
 def has_linear_attention(model: HookedModel) -> bool:
-    """True if attention has no softmax (`models.linear_attention`)."""
+    """True if attention has no softmax (`models.attention`)."""
     return any(getattr(getattr(block, "attn", None), "linear", False) for block in model.blocks)
+
+
+def attention_mix(model: HookedModel) -> float:
+    """Share of the softmax in the patterns of a model; below 1 a constant is added (`models.attention`)."""
+    return min((getattr(getattr(block, "attn", None), "mix", 1.0) for block in model.blocks), default=1.0)
+
+
+def masked_token(model: HookedModel) -> int | None:
+    """Token to which no position of a model attends; None: every token is attended to (`models.attention`)."""
+    padding: Any = getattr(getattr(model, "embed", None), "padding", None)
+    return None if padding is None else padding.token
+
+
+def run_from_layer(model: HookedModel, layer: int, inputs: Tensor) -> Callable[[Tensor], Tensor]:
+    """The model from a layer on, as a function of residual streams of these inputs, once or several times over."""
+
+    def run(stream: Tensor) -> Tensor:
+        if masked_token(model) is not None:
+            embed: Any = getattr(model, "embed")  # noqa: B009
+            embed.padding.mark(inputs.repeat(len(stream) // len(inputs), 1))
+        return model(stream, start_at_layer=layer)
+
+    return run
 
 
 def is_hooked(model: HookedModel) -> bool:

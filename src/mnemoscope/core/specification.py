@@ -210,7 +210,8 @@ class Recipe:
     final_rate: float = field(default=0.0, metadata=NEWER)
     """Learning rate at the end of a decay."""
     full_batch: bool = field(default=False, metadata=NEWER)
-    """True: every step sees all sequences of the split `train`, which the task enumerates; `batch_size` is not used."""
+    """True: every step sees all sequences of the split `train`, which the task enumerates; `batch_size` is not used. A
+    task whose split follows the seed has a field `split_seed`, None by default, which `for_seed` sets."""
     stop_at: float | None = field(default=None, metadata=NEWER)
     """Early stopping: training ends with the first line of metrics by which every skill has at least this accuracy on
     test prompts; none: after n_steps."""
@@ -226,6 +227,10 @@ class Recipe:
             in_range(f"recipe.{name}", getattr(self, name), 0, 1 - 1e-12)
         one_of("recipe.decay", self.decay, ("constant", "cosine", "linear"))
         in_range("recipe.final_rate", self.final_rate, 0, self.learning_rate)
+        if self.final_rate and self.decay == "constant":
+            raise InputError(
+                f"recipe.final_rate needs recipe.decay cosine or linear; got {self.final_rate:g} with constant"
+            )
         if self.stop_at is not None:
             in_range("recipe.stop_at", self.stop_at, 0, 1)
         for step in self.checkpoint_steps or ():

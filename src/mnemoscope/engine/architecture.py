@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mnemoscope.core.protocols import HookedModel, reads_vectors, without_hooks
+from mnemoscope.core.protocols import HookedModel, masked_token, reads_vectors, without_hooks
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.engine.block import Attention, Block, Rotary
 from mnemoscope.engine.changes import BEFORE_BLOCKS, IN_BLOCK
@@ -59,6 +59,8 @@ def transformer_from_spec(params: Parameters, spec: ModelSpec, *, fused: bool = 
             "scale": spec.head_width**0.5,
             "causal": spec.attention_dir == "causal",
             "linear": not spec.softmax,
+            "mix": spec.attention_mix,
+            "masked": None if spec.masked is None else spec.masked % len(params["embed.W_E"]),
             "fused": fused,
         }
         return Block(
@@ -103,6 +105,8 @@ def resumable_transformer(model: HookedModel, n_pos: int) -> Transformer | str:
     for block in weights.blocks:
         if block.attn is None or not block.attn.causal:
             return "its attention is not causal: a change acts on earlier positions too"
+        if block.attn.masked is not None:
+            return "its attention leaves out a token, and a resumed run has no tokens"
         if block.attn.rotary is not None and len(block.attn.rotary.cos) < n_pos:
             return "its table of rotary positions is shorter than the prompts"
     return weights
@@ -232,6 +236,8 @@ def _block(model: HookedModel, index: int, params: Parameters) -> Block:
         "scale": 1.0 if is_linear else float(module.attn_scale),
         "causal": causal,
         "linear": is_linear,
+        "mix": getattr(module, "mix", 1.0),
+        "masked": masked_token(model),
         "rotary": rotary,
         "window": cfg.window_size if is_local else None,
         "soft_cap": _cap(cfg, "attn_scores_soft_cap"),

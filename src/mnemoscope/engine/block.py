@@ -2,9 +2,10 @@
 
     q, k, v = parts of x W_QKV + b_QKV     scores = q·k / scale     z = softmax(scores) v     out = Σ_head z W_O + b_O
 
-The softmax runs over the keys that a query may see: those up to itself (causal) or all, and only within a window if
-there is one. Rotary positions turn queries and keys by an angle that grows with the position (Su et al. 2021). Linear
-attention leaves the softmax out. Heads may share keys and values in groups (Ainslie et al. 2023).
+The softmax runs over the keys that a query may see: those up to itself (causal) or all, without padding, and only
+within a window if there is one. Mixed attention is c softmax + (1 - c) over these keys. Linear attention leaves the
+softmax out. Rotary positions turn queries and keys by an angle that grows with the position (Su et al. 2021). Heads may
+share keys and values in groups (Ainslie et al. 2023).
 
 In shapes, `*rows` are the prompts, or cells (changed runs) and prompts.
 """
@@ -21,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mnemoscope.engine.changes import NO_CHANGES, Changes
-from mnemoscope.engine.pointwise import Mlp, Norm, apply_soft_cap, project, softmax
+from mnemoscope.engine.pointwise import Mlp, Norm, apply_soft_cap, project, safe_softmax, softmax
 
 Heads = Float[Tensor, "*rows _ _ d_head"]
 """Queries, keys or values by head and position."""
@@ -69,6 +70,8 @@ class Attention:
         window: Largest number of keys that a query sees, its own included; None: no window.
         soft_cap: Scores s become cap · tanh(s / cap); None: no cap.
         linear: True if scores weigh the values directly, without a softmax.
+        mix: Share c of the softmax in the pattern c softmax + (1 - c).
+        masked: Token to which no query attends; None: there is no such token.
         fused: True allows PyTorch's fused kernel, which has no rule for `vmap`.
     """
 
@@ -83,6 +86,8 @@ class Attention:
     window: int | None = None
     soft_cap: float | None = None
     linear: bool = False
+    mix: float = 1.0
+    masked: int | None = None
     fused: bool = True
 
     @property
@@ -143,12 +148,13 @@ class Attention:
         queries: Int[Tensor, " query"] | None = None,
         past: Past | None = None,
         at: Changes = NO_CHANGES,
+        padding: Bool[Tensor, "batch pos"] | None = None,
     ) -> Float[Tensor, "*rows query head_index d_head"]:
         """Head outputs z: the values weighted by each head's pattern, before the output projection.
 
         `normed` is the normalised stream, and `queries` are ascending positions within it (None: all). With `past`, the
         keys and values of the unchanged run at earlier positions, `normed` starts at the first changed position.
-        Changes go by names within the block.
+        Changes go by names within the block. `padding` has the places of the masked token.
         """
         q, k, v = self.qkv(normed, queries, joint=at is NO_CHANGES)
         n_own, device = normed.shape[-2], normed.device
@@ -160,37 +166,42 @@ class Attention:
             k = _changed(at, "attn.hook_rot_k", self.rotary(k, slice(start, start + n_own)))
         if past is not None and start:  # a change leaves earlier keys and values as they are
             k, v = join_past(past.k, k), join_past(past.v, v)
-        return at("attn.hook_z", self.attend(q, k, v, places, at).transpose(-2, -3))
+        return at("attn.hook_z", self.attend(q, k, v, places, at, padding).transpose(-2, -3))
 
     def attend(
-        self, q: Heads, k: Heads, v: Heads, queries: Int[Tensor, " query"], at: Changes = NO_CHANGES
+        self,
+        q: Heads,
+        k: Heads,
+        v: Heads,
+        queries: Int[Tensor, " query"],
+        at: Changes = NO_CHANGES,
+        padding: Bool[Tensor, "batch key"] | None = None,
     ) -> Float[Tensor, "*all_rows head_index query d_head"]:
         """Head outputs z for queries at these positions. Rotary positions have been applied."""
+        assert (padding is None) == (self.masked is None)
+        mask = visible_keys(queries, k.shape[-2], causal=self.causal, window=self.window, padding=padding)
         # The fused kernel shows neither scores nor pattern, so a run with hooks forms them step by step.
-        if self.fused and at is NO_CHANGES and not (self.linear or self.soft_cap):
-            rows, grouped = q.shape[:-3], q.shape[-3] != k.shape[-3]
+        if self.fused and at is NO_CHANGES and self.mix == 1 and not (self.linear or self.soft_cap):
+            rows, grouped, scale = q.shape[:-3], q.shape[-3] != k.shape[-3], 1 / self.scale
             if len(rows) > 1:  # the kernel takes one axis of rows
                 q, k, v = (x.flatten(0, -4) for x in (q, k, v))
-            mask, scale = self._seen(queries, k), 1 / self.scale
             z = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=grouped)
             return z.unflatten(0, rows) if len(rows) > 1 else z
         if q.shape[-3] != k.shape[-3]:
             k, v = (x.repeat_interleave(self.n_sharing, -3) for x in (k, v))
-        hidden, lowest = ~self._seen(queries, k), 0.0 if self.linear else -math.inf
         scores = attention_scores(q, k, scale=1.0 if self.linear else self.scale, soft_cap=self.soft_cap)
-        scores = at("attn.hook_attn_scores", scores.masked_fill(hidden, lowest))
+        scores = at("attn.hook_attn_scores", hide_keys(scores, mask, linear=self.linear))
         return at("attn.hook_pattern", self.pattern(scores)) @ v
 
     def pattern(self, scores: Float[Tensor, "*rows query key"]) -> Float[Tensor, "*rows query key"]:
         """Attention pattern from scores, which a hook may have changed. A query that sees no key attends to nothing."""
         if self.linear:
             return scores
-        # Softmax over minus infinities alone is NaN. Under `vmap` no value can be tested, so there it stays.
-        pattern = softmax(scores)
-        return pattern if not self.fused or pattern.sum().isfinite() else pattern.nan_to_num()
-
-    def _seen(self, queries: Int[Tensor, " query"], k: Heads) -> Bool[Tensor, "query key"]:
-        return visible_keys(queries, k.shape[-2], causal=self.causal, window=self.window)
+        # Softmax over minus infinities alone is NaN. Under `vmap` no value can be tested, so there it stays, unless
+        # there is padding, where a query may see nothing.
+        pattern = softmax(scores) if self.masked is None else safe_softmax(scores)
+        finite = not self.fused or pattern.sum().isfinite()
+        return mix_pattern(pattern if finite else pattern.nan_to_num(), scores, self.mix)
 
     def project_out(self, z: Float[Tensor, "*rows head_index d_head"]) -> Float[Tensor, "*rows d_model"]:
         """Contribution of attention to the residual stream."""
@@ -223,14 +234,34 @@ def attention_scores(
     return apply_soft_cap(products if scale == 1 else products / scale, soft_cap)
 
 
+def hide_keys(
+    scores: Float[Tensor, "*rows query key"], mask: Bool[Tensor, "*some_rows query key"], *, linear: bool
+) -> Float[Tensor, "*rows query key"]:
+    """Scores that give no weight to keys outside of a mask."""
+    return scores.masked_fill(~mask, 0.0 if linear else -math.inf)
+
+
+def mix_pattern(
+    pattern: Float[Tensor, "*rows query key"], scores: Float[Tensor, "*rows query key"], share: float
+) -> Float[Tensor, "*rows query key"]:
+    """Mix a softmax with a constant at all keys that have a score: share · pattern + 1 - share."""
+    return pattern if share == 1 else share * pattern + (1 - share) * (scores > -math.inf).to(pattern)
+
+
 def visible_keys(
-    queries: Int[Tensor, " query"], n_keys: int, *, causal: bool = True, window: int | None = None
-) -> Bool[Tensor, "query key"]:
-    """Mask of the keys that a query at each of these positions may see."""
+    queries: Int[Tensor, " query"],
+    n_keys: int,
+    *,
+    causal: bool = True,
+    window: int | None = None,
+    padding: Bool[Tensor, "batch key"] | None = None,
+) -> Bool[Tensor, "*batch_and_head query key"]:
+    """Mask of the keys that a query at each of these positions may see; none sees padding."""
     keys = torch.arange(n_keys, device=queries.device)
     last = queries if causal else torch.full_like(queries, n_keys - 1)
     mask = keys <= last[:, None]
-    return mask if window is None else mask & (keys > queries[:, None] - window)
+    mask = mask if window is None else mask & (keys > queries[:, None] - window)
+    return mask if padding is None else mask & ~padding[:, None, None]
 
 
 def join_past(

@@ -22,8 +22,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mnemoscope.core.batch import Inputs
-from mnemoscope.engine.block import QKV, Block, OutputPlaces
+from mnemoscope.engine.block import QKV, Attention, Block, OutputPlaces, mix_pattern
 from mnemoscope.engine.changes import BEFORE_BLOCKS, BEFORE_QUERIES, NO_CHANGES, Changes
+from mnemoscope.engine.pointwise import safe_softmax
 
 MAX_CELLS = 128
 """Tokens times positions up to which tables pay."""
@@ -106,7 +107,7 @@ class LookupTables:
     scores: Float[Tensor, "head_index query_cell key_cell"]
     values: Float[Tensor, "head_index cell d_head"]
     written: Float[Tensor, "heads_and_cells d_model"]
-    b_o: Float[Tensor, " d_model"]
+    attention: Attention
 
     def cell_numbers(self, inputs: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
         """Number of the cell at every position."""
@@ -135,8 +136,10 @@ class LookupTables:
         elif read is not None:
             at = at[:, read.columns]
         own_scores = F.embedding(at, self.scores.transpose(0, 1).flatten(1)).unflatten(-1, (n_heads, n_cells))
-        pattern = (own_scores + absent).softmax(-1).flatten(-2)
-        return F.embedding(at, self.stream) + F.linear(pattern, self.written.T, self.b_o)
+        own_scores = own_scores + absent
+        pattern = own_scores.softmax(-1) if self.attention.masked is None else safe_softmax(own_scores)
+        pattern = mix_pattern(pattern, own_scores, self.attention.mix).flatten(-2)
+        return F.embedding(at, self.stream) + F.linear(pattern, self.written.T, self.attention.b_o)
 
 
 def _build_tables(first: FirstLayer, n_pos: int) -> LookupTables:
@@ -152,9 +155,12 @@ def _build_tables(first: FirstLayer, n_pos: int) -> LookupTables:
     if attn.causal:
         place = torch.arange(n_pos, device=q.device).repeat(n_cells // n_pos)
         hidden = hidden.masked_fill(place > place[:, None], -math.inf)
+    if attn.masked is not None:
+        cells = slice(attn.masked * n_pos, (attn.masked + 1) * n_pos)
+        hidden[:, cells] = -math.inf
     scores = torch.baddbmm(hidden, q, k.transpose(1, 2), alpha=1 / attn.scale)
     written = torch.bmm(v, attn.w_o).flatten(0, 1)
-    return LookupTables(n_pos=n_pos, stream=stream, scores=scores, values=v, written=written, b_o=attn.b_o)
+    return LookupTables(n_pos=n_pos, stream=stream, scores=scores, values=v, written=written, attention=attn)
 
 
 def _is_single_silent_query(first: FirstLayer, inputs: Inputs, read: OutputPlaces | None) -> bool:
@@ -164,6 +170,8 @@ def _is_single_silent_query(first: FirstLayer, inputs: Inputs, read: OutputPlace
     """
     attn = first.block.attn
     if first.silent is None or not first.is_only or attn is None or not attn.fused or read is None:
+        return False
+    if attn.mix < 1 or attn.masked is not None:
         return False
     at_the_end = read.where is None and read.columns.tolist() == [inputs.shape[1] - 1]
     return at_the_end and bool((inputs[:, -1] == first.silent % len(first.w_e)).all())

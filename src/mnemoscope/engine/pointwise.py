@@ -4,6 +4,7 @@ LN(x) = (x - mean) / sqrt(variance + eps) · w + b        RMS(x) = x / sqrt(mean
 MLP(x) = act(x W_in + b_in) W_out + b_out                gated: (act(x W_gate) · (x W_in) + b_in) W_out + b_out
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -82,6 +83,12 @@ def softmax(scores: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows key"]:
         return scores.softmax(-1)
     exponentials = (scores - scores.amax(-1, keepdim=True)).exp()
     return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+def safe_softmax(scores: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows key"]:
+    """Softmax over the last axis; 0, with gradients of 0, where every score is minus infinity."""
+    empty = scores.amax(-1, keepdim=True) == -math.inf
+    return softmax(scores.masked_fill(empty, 0)).masked_fill(empty, 0)
 
 
 def log_softmax(scores: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows key"]:

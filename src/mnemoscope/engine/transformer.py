@@ -165,7 +165,8 @@ class Transformer:
             return None
         if index == 0 and (z := lookup.head_outputs(self.first_layer, inputs, queries, at)) is not None:
             return z
-        return block.attn.z(block.ln1(stream), queries=queries, at=at.of_block(index))
+        padding = None if block.attn.masked is None else inputs == block.attn.masked
+        return block.attn.z(block.ln1(stream), queries=queries, at=at.of_block(index), padding=padding)
 
     def unembed(self, stream: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_output"]:
         """Logits from the stream after the last block."""

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import HookedModel, has_linear_attention, reads_vectors
+from mnemoscope.core.protocols import HookedModel, attention_mix, has_linear_attention, masked_token, reads_vectors
 from mnemoscope.models.checkpoint import configuration_of
 
 MAX_PARAMETERS = 1_000_000
@@ -87,6 +87,8 @@ def page_configuration(model: HookedModel) -> dict[str, Any]:
         )
     if reads_vectors(model):
         raise InputError("the explorer edits tokens; got a model that reads vectors; `mnemoscope report` shows it")
+    if attention_mix(model) < 1 or masked_token(model) is not None:
+        raise InputError("the explorer knows no mixed attention and no masked token; got a model that has them")
     unknown = sorted(set(configuration_of(cfg)) - {*_COMPUTED.split(), *_IRRELEVANT.split()})
     expected = set(_parameter_names(cfg))
     unknown += sorted({name for name, _ in model.named_parameters()} ^ expected)

@@ -1,12 +1,4 @@
-"""Builds a `HookedTransformer` from an architecture, on a device of this machine.
-
-Linear attention has no softmax: the scores themselves weigh the values, and they are not scaled.
-
-    z = Σ_t (q · k_t) v_t        over the positions that the query may attend to
-
-A row of its pattern may hold negative weights and adds up to anything. Hooks, weights and their names are those of
-TransformerLens's attention.
-"""
+"""Builds a `HookedTransformer` from an architecture, on a device of this machine."""
 
 import copy
 import math
@@ -14,27 +6,24 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from functools import cache
 from typing import Any
 
 import torch
-from einops import einsum
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import VectorTask
+from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.protocols import VectorTask, attention_mix, has_linear_attention
 from mnemoscope.core.seeding import stream_seed
 from mnemoscope.core.specification import ModelSpec, RunSpec
 from mnemoscope.models import lens
+from mnemoscope.models.attention import LINEAR, MASKED, MIX, set_attention
 from mnemoscope.models.hooked import config as own_config
 from mnemoscope.models.hooked import transformer as own_transformer
 from mnemoscope.models.lens import HookedTransformer
 
 VECTORS = "reads_vectors"
 """Key of a configuration: whether the model reads vectors."""
-LINEAR = "linear_attention"
-"""Key of a configuration: whether attention has no softmax."""
 _ATTENTION = "blocks.*.attn.[Wb]_*"
 
 
@@ -85,6 +74,8 @@ def configuration(
     vectors = {} if d_output is None else {"d_vocab_out": d_output, VECTORS: True}
     both = {} if spec.attention_dir == "causal" else {"attention_dir": spec.attention_dir}
     linear = {} if spec.softmax else {"use_attn_scale": False, LINEAR: True}
+    mixed = {} if spec.attention_mix == 1 else {MIX: spec.attention_mix}
+    padded = {} if spec.masked is None else {MASKED: _masked_token(spec.masked, d_vocab, d_output)}
     return {
         "n_layers": spec.n_layers,
         "d_model": spec.d_model,
@@ -101,7 +92,17 @@ def configuration(
         **vectors,
         **both,
         **linear,
+        **mixed,
+        **padded,
     }
+
+
+def _masked_token(masked: int, d_vocab: int, d_output: int | None) -> int:
+    """The number of the masked token; raises InputError where the task has no such token."""
+    if d_output is not None:
+        raise InputError(f"model.masked is a token, and this task has vectors; got {masked}; leave it out")
+    in_range("model.masked", masked, -d_vocab, d_vocab - 1)
+    return masked % d_vocab
 
 
 def from_configuration(
@@ -110,12 +111,18 @@ def from_configuration(
     """The model of those arguments, with TransformerLens's initialisation drawn from the global generator.
 
     `config` holds arguments of `HookedTransformerConfig`. With `reads_vectors` the model reads vectors of width
-    `d_vocab` and gives some of width `d_vocab_out`; with `linear_attention` its attention has no softmax. All hooks and
+    `d_vocab` and gives some of width `d_vocab_out`. With `linear_attention` its attention has no softmax, with
+    `attention_mix` it is mixed, and no position attends to the token `masked_token` (`models.attention`). All hooks and
     weights keep their names. `own` gives the package's own class, which has the same weights, hooks and numbers and
     needs no import of TransformerLens. Otherwise the class is that of TransformerLens where the installed line has one.
     """
     arguments = {**config, "dtype": getattr(torch, config["dtype"]), "device": str(usable_device(device))}
-    vectors, linear = arguments.pop(VECTORS, False), arguments.pop(LINEAR, False)
+    vectors = arguments.pop(VECTORS, False)
+    kind = {
+        "linear": arguments.pop(LINEAR, False),
+        "mix": arguments.pop(MIX, 1.0),
+        "masked": arguments.pop(MASKED, None),
+    }
     kinds: Any = (own_transformer, own_config) if own else (lens, lens)
     with silence_deprecation():
         settings = kinds[1].HookedTransformerConfig.from_dict(arguments)
@@ -124,10 +131,9 @@ def from_configuration(
         weights = dict(model.named_parameters())
         model.add_module("embed", ReadIn(weights["embed.W_E"]))
         model.add_module("pos_embed", VectorPositions(weights["pos_embed.W_pos"]))
-    for layer, block in enumerate(model.blocks if linear else ()):
-        block.add_module("attn", linearise(block.attn, layer))
-    if vectors or linear:
         model.setup()
+    if kind != {"linear": False, "mix": 1, "masked": None}:
+        set_attention(model, **kind)
     return model
 
 
@@ -215,7 +221,21 @@ def _init_scaled(name: str, value: Tensor, _: torch.Generator, spec: ModelSpec) 
         value.div_(math.sqrt(spec.n_layers * (2 if spec.mlp else 1)))
 
 
-_INITIALISED = {"memories": _init_memory, "normal": _init_normal, "one-hot": _init_one_hot, "gpt2-scaled": _init_scaled}
+def _init_by_width(name: str, value: Tensor, draws: torch.Generator, spec: ModelSpec) -> None:
+    """Set a weight as the models of Zhong et al. 2023 start with it; biases of the MLP stay at zero."""
+    kind = name.rpartition(".")[2]
+    if kind.startswith("W_"):
+        width = {"W_out": spec.mlp_width, "W_U": value.shape[-1]}.get(kind, spec.d_model)
+        value.normal_(generator=draws).div_(math.sqrt(width))
+
+
+_INITIALISED = {
+    "memories": _init_memory,
+    "normal": _init_normal,
+    "one-hot": _init_one_hot,
+    "gpt2-scaled": _init_scaled,
+    "by-width": _init_by_width,
+}
 
 
 def zero_patterns(spec: ModelSpec) -> tuple[str, ...]:
@@ -227,6 +247,7 @@ def zero_patterns(spec: ModelSpec) -> tuple[str, ...]:
         "normal": ("*.b_[KVOU]", "*.b_in", "*.b_out", *(("*.b_Q",) if spec.silent is None else ())),
     }
     biases["one-hot"] = biases["normal"]
+    biases["by-width"] = ("*.b_[QKVOU]",)
     return (
         *(() if spec.attention else (_ATTENTION,)),
         *(() if spec.positions else ("pos_embed.W_pos",)),
@@ -264,8 +285,14 @@ def fold_normalisation(model: HookedTransformer) -> HookedTransformer:
     float32). Logits stay the same, because the unembedding is not centred over the vocabulary. Zero ablation of a head
     does not: its value bias is no longer removed with it.
 
-    Raises InputError where the model has no normalisation with a gain to fold.
+    Raises InputError where the model has no normalisation with a gain to fold, or its patterns do not add up to one,
+    so that value biases cannot be moved.
     """
+    if has_linear_attention(model) or attention_mix(model) < 1:
+        raise InputError(
+            "model must have patterns that add up to one to be folded; its attention is linear, or mixed with a "
+            "constant; use the model as it is"
+        )
     if model.cfg.normalization_type not in ("LN", "RMS"):
         raise InputError(
             f"model must have a normalisation with weights (LN or RMS) to be folded; got "
@@ -295,40 +322,3 @@ def _accelerators() -> list[str]:
     if kind is None or not torch.accelerator.is_available():
         return []
     return [kind.type, *(f"{kind.type}:{index}" for index in range(torch.accelerator.device_count()))]
-
-
-class _Linear:
-    """The forward pass, before any class of attention with TransformerLens's hooks."""
-
-    linear = True
-
-    def forward(
-        self: Any,
-        query_input: Float[Tensor, "batch pos *head d_model"],
-        key_input: Float[Tensor, "batch pos *head d_model"],
-        value_input: Float[Tensor, "batch pos *head d_model"],
-        **_: Any,
-    ) -> Float[Tensor, "batch pos d_model"]:
-        """The addition of attention to the residual stream; there is no cache of earlier keys and no padding."""
-        q, k, v = self.calculate_qkv_matrices(query_input, key_input, value_input)
-        scores = self.calculate_attention_scores(q, k)
-        scores = self.hook_attn_scores(scores.tril() if self.cfg.attention_dir == "causal" else scores)
-        z = self.calculate_z_scores(v, self.hook_pattern(scores))
-        written = einsum(z, self.W_O, "batch pos head width, head width d_model -> batch pos head d_model")
-        if self.cfg.use_attn_result:
-            written = self.hook_result(written)
-        return written.sum(2) + self.b_O
-
-
-@cache
-def _linear(kind: type) -> type:
-    return type("LinearAttention", (_Linear, kind), {})
-
-
-@torch.no_grad()
-def linearise(attention: Any, layer: int) -> Any:
-    """Linear attention with the parameters of softmax attention."""
-    result = _linear(type(attention))(attention.cfg, layer_id=layer)
-    for name, parameter in attention.named_parameters():
-        getattr(result, name).data = parameter.data
-    return result

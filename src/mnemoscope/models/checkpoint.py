@@ -17,8 +17,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import has_linear_attention, reads_vectors
-from mnemoscope.models.building import LINEAR, VECTORS, from_configuration
+from mnemoscope.core.protocols import attention_mix, has_linear_attention, masked_token, reads_vectors
+from mnemoscope.models.attention import LINEAR, MASKED, MIX
+from mnemoscope.models.building import VECTORS, from_configuration
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.lens import HookedTransformer, HookedTransformerConfig
 
@@ -83,8 +84,7 @@ _NOT_KEPT = {"device", "n_devices", "n_params", "seed", "tokenizer_name"}  # a t
 
 def save_checkpoint(model: HookedTransformer, path: Path, *, step: int = 0) -> None:
     """Write `model`, after `step` steps of training, to `path`. Any `HookedTransformer` will do."""
-    kinds = {VECTORS: reads_vectors(model), LINEAR: has_linear_attention(model)}
-    config = {**configuration_of(model.cfg), **{name: True for name, of_kind in kinds.items() if of_kind}}
+    config = {**configuration_of(model.cfg), **kind_of(model)}
     metadata = {"kind": _KIND, "step": str(step), "configuration": json.dumps(config)}
     write_tensors(path, model.state_dict(), metadata)
 
@@ -126,6 +126,17 @@ def weights_digest(path: Path) -> tuple[int, str]:
     """The step of a checkpoint, whole or compact, and the SHA-256 of its tensors, which distinguishes models."""
     tensors, metadata = read_tensors(path, *KINDS)
     return int(metadata["step"]), digest(tensors, {})
+
+
+def kind_of(model: HookedTransformer) -> dict[str, Any]:
+    """The arguments of `from_configuration` that TransformerLens's configuration lacks, where they have no default."""
+    kinds = {
+        VECTORS: (reads_vectors(model), False),
+        LINEAR: (has_linear_attention(model), False),
+        MIX: (attention_mix(model), 1),
+        MASKED: (masked_token(model), None),
+    }
+    return {name: value for name, (value, default) in kinds.items() if value != default}
 
 
 def configuration_of(cfg: HookedTransformerConfig) -> dict[str, Any]:

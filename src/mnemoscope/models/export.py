@@ -21,7 +21,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.utils.logging import disable_progress_bar
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import has_linear_attention, reads_vectors
+from mnemoscope.core.protocols import attention_mix, has_linear_attention, masked_token, reads_vectors
 from mnemoscope.models.checkpoint import configuration_of, save_checkpoint
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.lens import HookedTransformer
@@ -58,6 +58,8 @@ def obstacles(model: HookedTransformer) -> list[str]:
     reasons = {
         "it reads vectors": reads_vectors(model),
         "its attention is linear": has_linear_attention(model),
+        "its attention is mixed with a constant": attention_mix(model) < 1,
+        "it masks a token": masked_token(model) is not None,
         f"its normalization is {cfg.normalization_type or 'none'}, not LN": cfg.normalization_type != "LN",
         "its attention is bidirectional": cfg.attention_dir != "causal",
         f"its positions are {cfg.positional_embedding_type}": cfg.positional_embedding_type != "standard",
@@ -242,6 +244,8 @@ def export_run(run: Run, place: Path, *, step: int | None = None) -> list[str]:
     kinds = {
         "reads vectors": reads_vectors(model),
         "has linear attention": has_linear_attention(model),
+        "has attention mixed with a constant": attention_mix(model) < 1,
+        "masks a token": masked_token(model) is not None,
         "has linear MLPs": model.cfg.act_fn == "identity",
     }
     own = [what for what, holds in kinds.items() if holds]

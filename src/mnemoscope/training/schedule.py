@@ -1,7 +1,8 @@
 """A recipe at a given step: learning rate, held parameters, task and batches. Nothing has to be remembered to continue.
 
 Batches are cut from blocks that are sampled at once, on the device where training happens. The generator of a block is
-derived from the seed and the block's number, so the batch of any step can be drawn without those before it.
+derived from the seed and the block's number, so the batch of any step can be drawn without those before it. With
+`full_batch` every step gets the same batch, all sequences that train.
 """
 
 import math
@@ -21,13 +22,14 @@ from mnemoscope.models.building import build_untrained, detached_parameters, mat
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
-    """Rate of the update number `step` (from 0): linear warm-up, then constant or a cosine that ends at zero."""
+    """Rate of the update number `step` (from 0): linear warm-up, then constant, or a decay to `final_rate`."""
     if step < recipe.warmup_steps:
         return recipe.learning_rate * (step + 1) / recipe.warmup_steps
     if recipe.decay == "constant":
         return recipe.learning_rate
     progress = (step - recipe.warmup_steps) / max(1, recipe.n_steps - recipe.warmup_steps)
-    return recipe.learning_rate * (1 + math.cos(math.pi * progress)) / 2
+    left = (1 + math.cos(math.pi * progress)) / 2 if recipe.decay == "cosine" else 1 - progress
+    return recipe.final_rate + (recipe.learning_rate - recipe.final_rate) * left
 
 
 def frozen_names(recipe: Recipe, names: Iterable[str], step: int) -> frozenset[str]:
@@ -51,8 +53,9 @@ def task_at(task: Task, recipe: Recipe, step: int) -> Task:
     return task
 
 
-def _size(task: Task) -> tuple[int, int, int | None]:
-    return task.d_vocab, task.n_ctx, task.d_output if isinstance(task, VectorTask) else None
+def _size(task: Task) -> tuple[int, int, int | None, int | None]:
+    d_output = task.d_output if isinstance(task, VectorTask) else None
+    return task.d_vocab, task.n_ctx, d_output, getattr(task, "d_vocab_out", None)
 
 
 def check_schedules(spec: RunSpec) -> None:
@@ -65,6 +68,10 @@ def check_schedules(spec: RunSpec) -> None:
         changed = task_at(spec.task, spec.recipe, item.step)
         if _size(changed) != _size(spec.task):
             raise InputError("recipe.task_changes must keep the vocabulary, the length and the outputs of the task")
+        if spec.recipe.full_batch:
+            all_sequences(changed)
+    if spec.recipe.full_batch:
+        all_sequences(spec.task)
     frozen_names(spec.recipe, detached_parameters(build_untrained(spec, own=True)), 0)
     if spec.recipe.stop_at is not None and isinstance(spec.task, VectorTask):
         raise InputError("recipe.stop_at needs a task of tokens, whose skills have an accuracy")
@@ -95,7 +102,8 @@ class TrainingBatches:
     def __init__(self, specs: Sequence[RunSpec], device: torch.device | str = "cpu"):
         self._specs, self._device = list(specs), device
         self._size = specs[0].recipe.batch_size
-        self._steps = max(1, _BLOCK // self._size)
+        self._full = specs[0].recipe.full_batch
+        self._steps = specs[0].recipe.n_steps if self._full else max(1, _BLOCK // self._size)
         self._key: tuple[int, Task] | None = None
 
     def batch(self, step: int) -> Examples:
@@ -104,6 +112,8 @@ class TrainingBatches:
         if key != self._key:
             self._block = stack_batches([self._sample(spec, step) for spec in self._specs])
             self._key = key
+        if self._full:
+            return self._block
         start = (step % self._steps) * self._size
         return self._block.select_rows(slice(start, start + self._size))
 
@@ -120,11 +130,27 @@ class TrainingBatches:
         return chosen
 
     def _sample(self, spec: RunSpec, step: int) -> Batch:
+        task = task_at(spec.task, spec.recipe, step)
+        if self._full:
+            return all_sequences(task).to(self._device)
         stream = generator(spec.seed, "data", step // self._steps, device=self._device)
-        n_sequences = self._steps * self._size
-        return task_at(spec.task, spec.recipe, step).sample(n_sequences, split="train", generator=stream)
+        return task.sample(self._steps * self._size, split="train", generator=stream)
+
+
+def all_sequences(task: Task) -> Batch:
+    """Every sequence of a task that trains; raises InputError where they cannot be listed, or differ in weight."""
+    batch = task.enumerate(split="train")
+    if batch.weights is not None and not torch.allclose(batch.weights, batch.weights[:1]):
+        raise InputError(
+            f"recipe.full_batch needs sequences of equal weight; those of {task.name} differ in weight; draw samples"
+        )
+    return batch
 
 
 def stack_batches(batches: Sequence[Batch]) -> Examples:
-    """Batches of equal shape along a first axis `run`."""
+    """Batches of equal shape along a first axis `run`; raises InputError where shapes differ."""
+    if len(shapes := {each.inputs.shape for each in batches}) > 1:
+        raise InputError(
+            f"runs that train together need batches of one shape; got {sorted(map(tuple, shapes))}; train them apart"
+        )
     return Examples(*(torch.stack([getattr(each, part) for each in batches]) for part in Examples._fields))

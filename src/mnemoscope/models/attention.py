@@ -1,0 +1,109 @@
+"""Attention other than TransformerLens's, with its hooks, weights and names: linear, mixed, or blind to padding.
+
+Linear attention has no softmax: the scores themselves weigh the values, and they are not scaled.
+
+    z = Σ_t (q · k_t) v_t        over the positions that the query may attend to
+
+A row of its pattern may hold negative weights and adds up to anything. Mixed attention has the pattern
+c softmax + (1 - c) at those positions. No query attends to a position that holds the masked token: its score is minus
+infinity (0 in linear attention). A query that may attend to nothing attends to nothing.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from einops import einsum
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from mnemoscope.engine.block import hide_keys, mix_pattern, visible_keys
+from mnemoscope.models.lens import HookedTransformer
+
+LINEAR = "linear_attention"
+"""Key of a configuration: whether attention has no softmax."""
+MIX = "attention_mix"
+"""Key of a configuration: share of the softmax in the pattern."""
+MASKED = "masked_token"
+"""Key of a configuration: token to which no position attends."""
+
+
+@dataclass(eq=False)
+class Padding:
+    """Places of the masked token in the tokens that the model read last."""
+
+    token: int
+    places: Bool[Tensor, "batch pos"] | None = None
+
+    def mark(self, tokens: Int[Tensor, "batch pos"]) -> None:
+        """Note where the token is."""
+        self.places = tokens == self.token
+
+
+class _Attention:
+    """The forward pass, before any class of attention with TransformerLens's hooks."""
+
+    def forward(
+        self: Any,
+        query_input: Float[Tensor, "batch pos *head d_model"],
+        key_input: Float[Tensor, "batch pos *head d_model"],
+        value_input: Float[Tensor, "batch pos *head d_model"],
+        **_: Any,
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """The addition of attention to the residual stream; there is no cache of earlier keys."""
+        q, k, v = self.calculate_qkv_matrices(query_input, key_input, value_input)
+        seen = visible_keys(
+            torch.arange(q.shape[1], device=q.device),
+            k.shape[1],
+            causal=self.cfg.attention_dir == "causal",
+            padding=None if self.padding is None else self.padding.places,
+        )
+        scores = hide_keys(self.calculate_attention_scores(q, k), seen, linear=self.linear)
+        scores = pattern = self.hook_attn_scores(scores)
+        if not self.linear:
+            pattern = mix_pattern(scores.softmax(-1).nan_to_num(), scores, self.mix)
+        z = self.calculate_z_scores(v, self.hook_pattern(pattern))
+        written = einsum(z, self.W_O, "batch pos head width, head width d_model -> batch pos head d_model")
+        if self.cfg.use_attn_result:
+            written = self.hook_result(written)
+        return written.sum(2) + self.b_O
+
+
+class _Embed:
+    """The token embedding, which notes where the masked token is."""
+
+    def forward(self: Any, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+        """A row of W_E for each token."""
+        self.padding.mark(tokens)
+        return super().forward(tokens)  # pyright: ignore
+
+
+@cache
+def _before(kind: type, other: type) -> type:
+    return type(kind.__name__[1:], (kind, other), {})
+
+
+def set_attention(
+    model: HookedTransformer, *, linear: bool = False, mix: float = 1.0, masked: int | None = None
+) -> None:
+    """Give a model attention of this kind; its parameters stay."""
+    padding = None if masked is None else Padding(masked)
+    for layer, block in enumerate(model.blocks):
+        attention: Any = _like(_Attention, block.attn, model.cfg, layer_id=layer)
+        attention.linear, attention.mix, attention.padding = linear, mix, padding
+        block.add_module("attn", attention)
+    if padding is not None:
+        embed: Any = _like(_Embed, model.embed, model.cfg)
+        embed.padding = padding
+        model.add_module("embed", embed)
+    model.setup()
+
+
+@torch.no_grad()
+def _like(kind: type, module: Any, *arguments: Any, **options: Any) -> Any:
+    """A module of another kind with the same parameters."""
+    result = _before(kind, type(module))(*arguments, **options)
+    for name, parameter in module.named_parameters():
+        getattr(result, name).data = parameter.data
+    return result
