@@ -143,7 +143,7 @@ def original_table(originals: Mapping[str, Original], results: Mapping[str, Resu
 
 
 def tables(results: Mapping[str, Results]) -> list[Table]:
-    """What was learned, the numbers of every configuration, and the published table beside ours."""
+    """The tables of any task of tokens, the numbers of every configuration, and the published table beside ours."""
     return [*plain.tables(results), algorithm_table(results), published_table(results)]
 
 

@@ -173,7 +173,7 @@ class ModularAddition(BaseTask):
         return replace(self.batch(first, second), weights=batch.weights, scored=batch.scored)
 
     def pair_report(self, clean: Batch, corrupted: Batch) -> dict[str, float]:
-        """`answer_changed` and `in_training`: shares of pairs with another answer, and of those that land in training."""
+        """`answer_changed` and `in_training`: shares of pairs with another answer, and in the training set."""
         there = self.trained().to(corrupted.inputs.device)[corrupted.latents["a"], corrupted.latents["b"]]
         changed = clean.latents["sum"] != corrupted.latents["sum"]
         return {"answer_changed": float(changed.double().mean()), "in_training": float(there.double().mean())}

@@ -48,7 +48,7 @@ def measure(subject: Subject) -> dict[str, float]:
 
 
 def compared(measured: Mapping[str, Measured]) -> Measured:
-    """What was measured with softmax (`clock_…`) and with constant attention (`pizza_…`), and their differences."""
+    """Both models' numbers, with softmax (`clock_…`) and constant attention (`pizza_…`), and a difference."""
     one, other = measured[SOFTMAX], measured[CONSTANT]
     names = ("symmetricity", "irrelevance", "form", "few")
     return {

@@ -19,8 +19,8 @@ from mnemoscope.systems.modular_addition.presets import NO_DECAY
 
 WITHOUT = "without decay"
 UNITS = {**units(SOFTMAX), WITHOUT: Configuration(preset=SOFTMAX, changes=NO_DECAY)}
-KNOWN, NOT_KNOWN, LONG = 0.9, 0.5, 2
-"""Accuracies that count as known and as not known, and the ratio of steps that counts as long."""
+KNOWN, LONG = 0.9, 2
+"""The accuracy that counts as known, and the ratio of steps that counts as long."""
 
 
 def measure(subject: Subject, *, level: float = KNOWN) -> dict[str, float]:
@@ -40,7 +40,7 @@ def measure(subject: Subject, *, level: float = KNOWN) -> dict[str, float]:
 
 
 def compared(measured: Mapping[str, Measured]) -> Measured:
-    """How many times later the held-out sums are known, and their accuracy at the end without weight decay."""
+    """The delay of the held-out sums, as a ratio of steps, and their accuracy at the end without weight decay."""
     one, other = measured[SOFTMAX], measured[WITHOUT]
     return {
         "later": float(one["test_step"]) / max(1.0, float(one["train_step"])),
@@ -87,13 +87,13 @@ _C4 = addition_claim(
     ),
     measure=measure,
     compare=compared,
-    explanation=TEXTS.explain("C4", known=KNOWN, not_known=NOT_KNOWN, long=LONG),
+    explanation=TEXTS.explain("C4", known=KNOWN),
     prompts="own",
     develops=False,
     parts=(
         most("later", "above", LONG, "ratio of steps"),
         most("with", "above", KNOWN, "accuracy"),
-        most("without", "below", NOT_KNOWN, "accuracy"),
+        most("without", "below", KNOWN, "accuracy"),
     ),
     factors={"level": (0.5, 0.99)},
     controls=controls(positive=(_LATE,), negative=(_BOTH, _SOON, _NONE)),
