@@ -18,6 +18,9 @@ frequencies alike, and a clock and a pizza share their circles.
 """
 
 import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import torch
 import xarray as xr
@@ -35,10 +38,13 @@ FEW = 5
 
 
 @torch.no_grad()
-def answer_logits(model: HookedModel, task: ModularAddition) -> Float[Tensor, "a b c"]:
+def answer_logits(
+    model: HookedModel, task: ModularAddition, *, hooks: Sequence[tuple[str, Any]] = ()
+) -> Float[Tensor, "a b c"]:
     """The logits of all answers to all sequences, float64, without their mean over answers."""
-    p = task.modulus
-    logits = model(task.table().inputs)[:, -1, :p].double().view(p, p, p)
+    p, inputs = task.modulus, task.table().inputs
+    given = model.run_with_hooks(inputs, fwd_hooks=list(hooks)) if hooks else model(inputs)
+    logits = given[:, -1, :p].double().view(p, p, p)
     return logits - logits.mean(-1, keepdim=True)
 
 
@@ -122,24 +128,38 @@ def _loss(logits: Float[Tensor, "a b c"], sums: Int[Tensor, "a b"]) -> float:
     return float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), sums.flatten()))
 
 
+@torch.no_grad()
 def forms(model: HookedModel, task: ModularAddition) -> xr.Dataset:
-    """Over `form` the `share` of the logits' variance that a clock's form and a pizza's explain, least squares.
+    """Over `form` the `share` of the logits' variance that a clock's and a pizza's form explain, one circle at a time.
 
-    Clock: Σ_k α_k cos(2π k (a + b - c) / p). Pizza: the same with |cos(π k (a - b) / p)| before every term. Both have
-    a coefficient for every frequency. A table of answers has the clock's form with all coefficients alike.
+    The embedding is cut down to its mean and one of its largest modes, of frequency k, and the logits that are left are
+    fitted by one term: cos(2π k (a + b - c) / p) for a clock, the same times |cos(π k (a - b) / p)| for a pizza. Shares
+    are means over modes, weighted by their variance. Circles together hide the form: a pizza's fill each other's gaps.
     """
-    logits, p = answer_logits(model, task), task.modulus
-    logits = logits - logits.mean((0, 1))
-    number, frequency = torch.arange(p), torch.arange(1, p // 2 + 1).double()[:, None, None, None]
+    p, number = task.modulus, torch.arange(task.modulus)
     a, b, c = number[:, None, None], number[:, None], number
-    clock = (2 * math.pi * frequency * ((a + b - c) % p) / p).cos()
-    pizza = clock * (math.pi * frequency * (a - b) / p).cos().abs()
-    shares = {"clock": _explained(logits, clock), "pizza": _explained(logits, pizza)}
-    return xr.Dataset({"share": ("form", list(shares.values()))}, coords={"form": list(shares)})
+    embedding = dict(model.named_parameters())["embed.W_E"][:p].double()
+    modes = modes_of(embedding)
+    largest = torch.from_numpy(modes.share.values).topk(min(FEW, p // 2))
+    shares = torch.zeros(2, dtype=torch.double)
+    for weight, k in zip(largest.values, largest.indices + 1, strict=True):
+        wave = waves(p)[k - 1]
+        table = embedding.mean(0) + wave.T @ (wave @ embedding)
+        logits = answer_logits(model, task, hooks=[("hook_embed", partial(_look_up, table=table, task=task))])
+        logits = logits - logits.mean((0, 1))
+        clock = (2 * math.pi * k * ((a + b - c) % p) / p).cos()
+        pizza = clock * (math.pi * k * (a - b) / p).cos().abs()
+        shares += weight * torch.stack([_explained(logits, term - term.mean((0, 1))) for term in (clock, pizza)])
+    shares = shares / largest.values.sum().clamp(min=1e-300)
+    return xr.Dataset({"share": ("form", shares.numpy())}, coords={"form": ["clock", "pizza"]})
 
 
-def _explained(values: Float[Tensor, "a b c"], terms: Float[Tensor, "frequency a b c"]) -> float:
-    """R² of a sum of terms."""
-    columns, y = terms.flatten(1), values.flatten()
-    coefficients = torch.linalg.lstsq(columns @ columns.T, columns @ y).solution
-    return float(1 - (y - coefficients @ columns).square().sum() / y.square().sum().clamp(min=1e-300))
+def _look_up(embedded: Tensor, hook: Any, *, table: Float[Tensor, "number d_model"], task: ModularAddition) -> Tensor:
+    """The embeddings of all sequences by another table; an equals sign keeps its own."""
+    numbers = table[task.table().inputs[:, :2]].to(embedded.dtype)
+    return torch.cat((numbers, embedded[:, 2:]), 1)
+
+
+def _explained(values: Float[Tensor, "a b c"], term: Float[Tensor, "a b c"]) -> Float[Tensor, ""]:
+    """R² of one term; 0 where there is nothing to explain."""
+    return (values * term).sum().square() / (values.square().sum() * term.square().sum()).clamp(min=1e-300)

@@ -1,7 +1,7 @@
 """C1: softmax attention makes clocks, constant attention makes pizzas, and two numbers tell them apart.
 
-A table of answers has the clock's symmetricity, irrelevance and form of logits; that its embeddings are no circles is
-what tells it from a clock, so that is a part of the claim.
+A table of answers has the clock's symmetricity and irrelevance; that it has no circles tells it from a clock, so
+circles are a part of the claim.
 """
 
 from collections.abc import Mapping
@@ -84,6 +84,7 @@ _C1 = addition_claim(
         most("clock_few", "above", FEW, "share of the variance"),
         most("pizza_few", "above", FEW, "share of the variance"),
     ),
+    factors={"recipe": ("published",)},
     controls=controls(positive=(_TRUE,), negative=(_SWAPPED, _PIZZAS, _TABLE, _UNTRAINED)),
 )
 C1 = _C1.against(

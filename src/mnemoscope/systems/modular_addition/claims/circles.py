@@ -66,6 +66,7 @@ _C3 = addition_claim(
         most("c1_round", "above", ROUND, _RATIO),
         most("c0_round", "above", ROUND, _RATIO),
     ),
+    factors={"recipe": ("published",)},
     controls=controls(positive=(_CIRCLES,), negative=(_TABLES, _UNTRAINED)),
 )
 C3 = _C3.against(

@@ -71,7 +71,7 @@ _C5 = addition_claim(
             ("n_key", FEW + 0.5, "frequencies"),
         )
     ),
-    factors={"held": (0.9, 0.99)},
+    factors={"held": (0.9, 0.99), "recipe": ("published",)},
     controls=controls(positive=(_CLOCKS,), negative=(_TABLES, _LEFT, _UNTRAINED)),
 )
 C5 = _C5.against(

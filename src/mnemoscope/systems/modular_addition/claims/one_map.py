@@ -79,6 +79,7 @@ _C6 = addition_claim(
         most("c0_phases", "above", PHASES, _COSINE),
         most("c1_evened", "above", SYMMETRIC, _COSINE),
     ),
+    factors={"recipe": ("published",)},
     controls=controls(positive=(_BY_HAND,), negative=(_TABLES, _PIZZAS_ALONE, _UNEVEN, _UNTRAINED)),
 )
 C6 = _C6.against(
