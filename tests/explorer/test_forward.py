@@ -1,7 +1,7 @@
 """The page's forward pass beside TransformerLens's: logits and patterns under every kind of intervention."""
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope.core.patterns import fixed
+from mnemoscope.core.protocols import masked_token
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, MLP
 from mnemoscope.explorer.packing import Packer, page_configuration
 from mnemoscope.interventions.run import intervene
@@ -20,6 +21,8 @@ N_CASES = 200
 N_REFERENCE = 8
 CLASSES = [0, 1, 2, 1, 0, 2, 1, 1]
 """Of the reference sequences."""
+LENGTHS = [12, 8, 7, 6, 12, 9, 4, 12]
+"""Of the same without padding, which counts in no mean."""
 TURNS = ("zero", "mean", "patch", "scale", "pattern", "value", "knockout", "edge", "resample", "class", "read")
 HARNESS = """
 const { tensors, run, cases } = content;
@@ -161,6 +164,15 @@ def _batch(tokens, classes=(0,)) -> ms.Batch:
     return ms.Batch(inputs=tokens, targets=tokens, scored=torch.ones_like(tokens, dtype=torch.bool), known=known)
 
 
+def _padded(model, batch):
+    """The batch with padding in some rows, unless the model would read it."""
+    masked = masked_token(model)
+    if model.cfg.attention_dir == "bidirectional" and masked is None:
+        return batch
+    padded = replace(batch, lengths=torch.tensor(LENGTHS).clamp(max=batch.inputs.shape[1]))
+    return padded if masked is None else replace(padded, inputs=batch.inputs.where(padded.real, masked))
+
+
 MODELS = {
     "v1": lambda: ms.find_runs("zoo:v1-quick")[0].model(),
     "v3": lambda: ms.find_runs("zoo:v3-quick")[0].model(),
@@ -174,22 +186,30 @@ MODELS = {
     "RMS and gelu_new": lambda: foreign_model(normalization_type="RMS"),
     "LNPre and gelu": lambda: foreign_model(normalization_type="LNPre", act_fn="gelu"),
     "small": lambda: random_model(n_layers=2),
+    "masked and mixed": lambda: random_model(
+        n_layers=2, masked=2, attention_mix=0.6, attention_dir="bidirectional", d_vocab=6
+    ),
+    "masked, causal": lambda: random_model(n_layers=2, masked=0),
 }
 
 
 @needs_chromium
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "small" else pytest.mark.thorough) for name in MODELS]
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("small", "masked and mixed") else pytest.mark.thorough)
+        for name in MODELS
+    ],
 )
 def test_the_page_computes_what_transformer_lens_computes(name, tmp_path):
     model = MODELS[name]()
     draws = Draws(model, n_pos=min(model.cfg.n_ctx, 12))
-    reference = ms.Named(name="reference", value=_batch(draws.tokens(N_REFERENCE), CLASSES))
+    reference = ms.Named(name="reference", value=_padded(model, _batch(draws.tokens(N_REFERENCE), CLASSES)))
     cases, wanted = [], []
     for number in range(N_CASES):
         row, of = draws.below(N_REFERENCE), draws.below(3)
         batch, other = _batch(draws.tokens(), [of]), ms.Named(name="other", value=_batch(draws.tokens()))
-        drawn = ms.Named(name="drawn", value=reference.value.select(slice(row, row + 1)))
+        drawn = ms.Named(name="drawn", value=replace(reference.value, lengths=None).select(slice(row, row + 1)))
         bidirectional = model.cfg.attention_dir == "bidirectional"
         edit, interventions = draws.case(number, {"reference": reference, "other": other, "drawn": drawn, "class": of})
         if number % 5 == 0 or (bidirectional and edit["kind"] == "pattern"):
@@ -211,6 +231,7 @@ def test_the_page_computes_what_transformer_lens_computes(name, tmp_path):
         "cfg": page_configuration(model),
         "checkpoints": [packer.checkpoint(model)],
         "reference": reference.value.inputs.tolist(),
+        "lengths": reference.value.known_lengths.tolist(),
         "classes": {"kind": CLASSES},
     }
     content = {"tensors": packer.tensors, "run": run, "cases": cases}

@@ -68,6 +68,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator, stream_seed
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, Site
+from mnemoscope.engine.budget import output_width
 from mnemoscope.interventions.graph import check_exists
 from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.recordings import Recordings
@@ -137,7 +138,7 @@ def alignment_search(
     in_range("n_starts", n_starts, 1, float("inf"))
     for batch in (fit.clean, fit.corrupted, test.clean, test.corrupted):
         check_fits(model, batch)
-    modelled = [counterfactuals(causal, pairs, variable, model.cfg.d_vocab) for pairs in (fit, test)]
+    modelled = [counterfactuals(causal, pairs, variable, output_width(model)) for pairs in (fit, test)]
     by_answers = {"causal model": modelled, "arbitrary": arbitrary_answers(modelled, seed=seed)}
     parts, recordings = [split_pairs(pairs, n_pairs_at_once(model, pairs)) for pairs in (fit, test)], Recordings(model)
 
@@ -185,7 +186,7 @@ def alignment_search(
             "k": k,
             "pairs": f"fit: {fit.name}, test: {test.name}",
             "search": f"Adam, {n_steps} steps of {batch_size} pairs, learning rate {learning_rate:g}",
-            "agreement": causal.agreement(test.clean, model.cfg.d_vocab),
+            "agreement": causal.agreement(test.clean, output_width(model)),
             "kl_unit": "nats",
         },
     )

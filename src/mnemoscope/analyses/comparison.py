@@ -18,7 +18,7 @@ from mnemoscope.analyses.forward import check_task, read_logits_at, to_log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch, check_is_batch
 from mnemoscope.core.numerics import difference_interval
-from mnemoscope.core.protocols import ModelLike, Task, resolve_model
+from mnemoscope.core.protocols import ModelLike, Task, n_outputs, resolve_model
 from mnemoscope.core.task import monitoring_batch
 
 OUTCOMES = ("both", "first only", "second only", "neither")
@@ -102,7 +102,7 @@ def compare_predictions(one: ModelLike, other: ModelLike, task: Task, batch: Bat
     where = torch.stack(list(skills.values())).any(0)
 
     def answers(logits: Float[Tensor, "place d_vocab"], targets: Int[Tensor, " place"]) -> dict[str, Tensor]:
-        log_probs = to_log_probs(logits)[:, : task.d_vocab]
+        log_probs = to_log_probs(logits)[:, : n_outputs(task)]
         likeliest = log_probs.max(-1)
         return {
             "guess": likeliest.indices.double(),

@@ -37,7 +37,7 @@ from mnemoscope.analyses.forward import check_fits, check_task, log_probs, predi
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.protocols import HookedModel, ModelLike, Task, resolve_model
+from mnemoscope.core.protocols import HookedModel, ModelLike, Task, n_outputs, resolve_model
 from mnemoscope.core.runtime import memoize
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import skill_means
@@ -373,7 +373,7 @@ def _measure_places(
     `whole`: what `evaluate` gives by subgroup, with what is known of references.
     """
     predicted = to_log_probs(logits_by_engine(model, batch.inputs, where))
-    predicted = predicted if task is None else predicted[:, : task.d_vocab]
+    predicted = predicted if task is None else predicted[:, : n_outputs(task)]
     here = where.to(batch.targets.device)
     targets = batch.targets[here]
     known, by_place = whole or {}, whole is None

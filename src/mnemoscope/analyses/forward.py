@@ -11,10 +11,19 @@ from torch import Tensor
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch, check_is_batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import HookedModel, ModelLike, Task, evaluation_mode, reads_vectors, resolve_model
+from mnemoscope.core.protocols import (
+    HookedModel,
+    ModelLike,
+    Task,
+    evaluation_mode,
+    masked_token,
+    n_outputs,
+    reads_vectors,
+    resolve_model,
+)
 from mnemoscope.core.skills import Skills
 from mnemoscope.engine.architecture import parameter_key
-from mnemoscope.engine.budget import LOG_PROBS, check_result_bytes, split_into_passes
+from mnemoscope.engine.budget import LOG_PROBS, check_result_bytes, output_width, split_into_passes
 from mnemoscope.engine.pointwise import log_softmax
 from mnemoscope.interventions.reading import logits_at, logits_by_engine
 from mnemoscope.interventions.recordings import check_no_nan
@@ -68,21 +77,37 @@ def _check_batch(model: HookedModel, batch: Batch) -> None:
             sizes = f"{model.cfg.d_vocab} and {model.cfg.d_vocab_out}; those of the batch {given[0]} and {given[1]}"
             raise InputError(f"the model's inputs and outputs are vectors of width {sizes}; take the model's own task")
     else:
-        highest = int(max(batch.inputs.max(), batch.targets.max()))
         if int(batch.inputs.min()) < 0:
             raise InputError("the batch holds a token below 0; tokens count from 0")
-        if model.cfg.d_vocab <= highest:
-            raise InputError(
-                f"the model has {model.cfg.d_vocab} tokens and the batch uses token {highest}; take a model with more"
-            )
+        _check_highest(model.cfg.d_vocab, batch.inputs, "tokens", "uses token")
+        if batch.classes and len(batch.classes) != output_width(model):
+            given = f"the model has {output_width(model)} outputs and the batch names {len(batch.classes)} classes"
+            raise InputError(f"{given}, {', '.join(batch.classes)}; take the model's own task")
+        if batch.scored.any():
+            _check_highest(output_width(model), batch.targets[batch.scored], "outputs", "has the target")
         _check_padding(model, batch)
     if model.cfg.n_ctx < n_pos:
         unit = "vectors" if batch.has_vectors else "tokens"
         raise InputError(f"the model reads {model.cfg.n_ctx} {unit} and the batch has {n_pos}; take a model with more")
 
 
+def _check_highest(n: int, given: Tensor, what: str, word: str) -> None:
+    """Refuse tokens or targets that a model does not have."""
+    if n <= (highest := int(given.max())):
+        raise InputError(f"the model has {n} {what} and the batch {word} {highest}; take a model with more")
+
+
 def _check_padding(model: HookedModel, batch: Batch) -> None:
-    """Refuse padding on the left, which the model would read, and which shifts positions."""
+    """Refuse padding that the model would read: on the left, which shifts positions, or where it attends ahead."""
+    if batch.ragged and getattr(model.cfg, "attention_dir", "causal") != "causal":
+        padding = batch.inputs[~batch.real]
+        if (masked := masked_token(model)) is None:
+            raise InputError(
+                "the batch is padded, and the model attends in both directions and would read the padding; "
+                "train it with model.masked, or take sequences of one length"
+            )
+        if (padding != masked).any():
+            raise InputError(f"the batch must be padded with token {masked}, which the model leaves out of attention")
     tokenizer = getattr(model, "tokenizer", None)
     pad, bos = (getattr(tokenizer, f"{kind}_token_id", None) for kind in ("pad", "bos"))
     if pad is None or batch.inputs.shape[1] < 2:
@@ -192,7 +217,7 @@ def check_task(model: HookedModel, task: Task, batch: Batch) -> None:
 def log_probs(
     model: ModelLike, task: Task, batch: Batch, *, where: Bool[Tensor, "batch pos"] | None = None
 ) -> Float[Tensor, "batch pos d_vocab"]:
-    """Log-probabilities of the task's tokens, in float64.
+    """Log-probabilities of the tokens or classes that the task predicts, in float64.
 
     Further tokens in the model's vocabulary share in the normalisation. Places outside `where` are NaN. Raises
     InputError where the model is too small for the task, or its logits hold NaN.
@@ -205,9 +230,9 @@ def log_probs(
     if where is None:
         where = torch.ones(batch.inputs.shape[:2], dtype=torch.bool, device=batch.inputs.device)
     way_out = "take fewer sequences, or an analysis that reads scored positions only, such as evaluate"
-    check_result_bytes("log-probabilities of all tokens at all positions", 8 * where.numel() * task.d_vocab, way_out)
+    check_result_bytes("log-probabilities of all tokens at all positions", 8 * where.numel() * n_outputs(task), way_out)
     chunks = [
-        to_log_probs(logits_by_engine(model, batch.inputs[rows], some))[:, : task.d_vocab].clone()
+        to_log_probs(logits_by_engine(model, batch.inputs[rows], some))[:, : n_outputs(task)].clone()
         for rows, some in split_into_passes(model, where)
     ]
     return scatter(torch.cat(chunks), where)

@@ -44,6 +44,7 @@ from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.numerics import factored_eigenvalues, factored_singular_values, factored_svd, sign_score
 from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
+from mnemoscope.engine.block import visible_keys
 
 CompositionKind = Literal["Q", "K", "V"]
 COMPOSITION_KINDS: tuple[CompositionKind, ...] = ("Q", "K", "V")
@@ -397,27 +398,29 @@ def same_token_affinity(
 def offset_affinity(model: ModelLike, *, n_pos: int | None = None, layers: Sequence[int] | None = None) -> xr.DataArray:
     """Mean score that a position gives to the one `offset` places back, minus the mean over its other keys.
 
-    The model has causal attention and adds positions to its residual stream. The first `n_pos` of them count (none: the
-    whole context). Raises InputError where the model is not supported, or `n_pos` is out of range. Returns attention
-    scores over (layer, head, offset), offsets from 0 to `n_pos` - 1. Means are over the queries that have such a key
-    and another one: high offsets rest on few, n_pos - offset.
+    The model adds positions to its residual stream. The first `n_pos` of them count (none: the whole context). Keys are
+    those that a query may attend to. Raises InputError where the model is not supported, or `n_pos` is out of range.
+    Returns attention scores over (layer, head, offset), offsets from 0 to `n_pos` - 1. Means are over the queries that
+    have such a key and another one: high offsets rest on few, n_pos - offset.
 
     >>> ms.analyses.offset_affinity(model).dims
     ('layer', 'head', 'offset')
     """
     model = resolve_model(model)
     weights = effective_weights(model, layers)
-    if weights.W_pos is None or model.cfg.attention_dir != "causal":
-        raise InputError("the model must have causal attention and positions that are added to the residual stream")
+    if weights.W_pos is None:
+        raise InputError("the model must have positions that are added to the residual stream")
     n_ctx = len(weights.W_pos)
     n_pos = n_ctx if n_pos is None else n_pos
     if not 2 <= n_pos <= n_ctx:
         raise InputError(f"n_pos must be from 2 to the model's context of {n_ctx}; got {n_pos}")
     position = weights.W_pos[:n_pos]
     scores = (position @ weights.W_Q) @ (position @ weights.W_K).mT / weights.attn_scale[:, None, None, None]
-    n_keys = torch.arange(1, n_pos + 1, device=scores.device)
-    total = scores.tril().sum(-1, keepdim=True)
-    against_others = (scores - (total - scores) / (n_keys[:, None] - 1))[..., 1:, :]  # the first has one key only
+    places, causal = torch.arange(n_pos, device=scores.device), model.cfg.attention_dir == "causal"
+    seen = visible_keys(places, n_pos, causal=causal)
+    total = (scores * seen).sum(-1, keepdim=True)
+    n_others = seen.sum(-1, keepdim=True) - 1
+    against_others = (scores - (total - scores) / n_others)[..., 1:, :]  # the first may have one key only
     means = [against_others.diagonal(1 - offset, -2, -1).mean(-1) for offset in range(n_pos)]
     return xr.DataArray(
         torch.stack(means, -1).cpu().numpy(),

@@ -60,8 +60,9 @@ from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import make_removal
 from mnemoscope.core.metrics import kl_divergence
-from mnemoscope.core.protocols import HookedModel, ModelLike, has_linear_attention, resolve_model
+from mnemoscope.core.protocols import HookedModel, ModelLike, has_linear_attention, masked_token, resolve_model
 from mnemoscope.core.site import Site
+from mnemoscope.engine.block import visible_keys
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.run import run_at
 
@@ -151,8 +152,8 @@ def predict_removal(
 ) -> xr.Dataset:
     """Agreement of the predicted with the actual change of the logits when a head is removed, at scored positions.
 
-    Arguments as for `predict_patterns`. `reference` is what means are taken over, position by position, in sequences as
-    long as the batch's (none: the batch itself); `kinds` are `zero`, `mean` or both.
+    Arguments as for `predict_patterns`. `reference` is what means are taken over, position by position and without
+    padding, in sequences as long as the batch's (none: the batch itself); `kinds` are `zero`, `mean` or both.
 
     Returns:
         Over (kind, layer, head, read): `r2`, `correlation` and `slope` of the change of the logits; over (kind, layer,
@@ -173,11 +174,6 @@ def predict_removal(
     if weights.W_pos is None:
         kind = model.cfg.positional_embedding_type
         raise InputError(f"the model's positions must be added to the residual stream; they are {kind}")
-    if reference.ragged:
-        raise InputError(
-            "means of what heads read are over prompts, position by position; reference is padded: take "
-            "texts of one length"
-        )
     if not batch.scored.any():
         raise InputError("batch has no scored position, where logits could be compared; mark some in batch.scored")
     lengths = batch.inputs.shape[1], reference.inputs.shape[1]
@@ -247,10 +243,14 @@ def _pattern_sums(
 ) -> Float[Tensor, "7 layer head_index part"]:
     """Sums over the sequences, queries and keys of a chunk."""
     cache, sigmas = record_attention(model, weights, batch, ("q", "k"), frozen)
-    n_pos = batch.inputs.shape[1]
-    allowed = torch.ones(n_pos, n_pos, dtype=torch.bool, device=weights.W_E.device)
-    if model.cfg.attention_dir == "causal":
-        allowed = allowed.tril()
+    n_pos, masked = batch.inputs.shape[1], masked_token(model)
+    inputs = batch.inputs.to(weights.W_E.device)
+    allowed = visible_keys(
+        torch.arange(n_pos, device=inputs.device),
+        n_pos,
+        causal=model.cfg.attention_dir == "causal",
+        padding=None if masked is None else inputs == masked,
+    )
     count = sequence_weights(batch).to(weights.W_E)[:, None] * batch.real.to(weights.W_E)
     by_layer = []
     for index, layer in enumerate(weights.layers):
@@ -281,10 +281,11 @@ def _predicted_scores(
 def _agreement_sums(
     actual: Float[Tensor, "head_index batch query key"],
     predicted: Float[Tensor, "head_index batch query key"],
-    allowed: Bool[Tensor, "query key"],
+    allowed: Bool[Tensor, "*batch_and_head query key"],
     count: Float[Tensor, "batch query"],
 ) -> Float[Tensor, "7 head_index"]:
     """The sums of `fit_sums`, then those of the KL divergence, of agreeing top keys, and of queries."""
+    allowed = allowed if allowed.ndim == 2 else allowed[:, 0]
     open_queries = (allowed.sum(-1) > 1) * count
     weight = (open_queries[:, :, None] * allowed).expand_as(actual)
     centred_actual, centred_guess = (
@@ -326,13 +327,13 @@ def _reads(
 def _mean_reads(
     model: HookedModel, weights: EffectiveWeights, reference: Batch, frozen: Sigmas | None
 ) -> Float[Tensor, "read layer 1 pos head_index d_head"]:
-    total, n = torch.zeros((), dtype=torch.double), 0.0
+    total, n = torch.zeros((), dtype=torch.double), torch.zeros(())
     for chunk in (reference.select(rows) for rows in _rows(model, weights, reference, 0)):
-        count = sequence_weights(chunk).to(weights.W_E)
+        count = sequence_weights(chunk).to(weights.W_E)[:, None] * chunk.real.to(weights.W_E)
         reads, _ = _reads(model, weights, chunk, frozen)
-        total = total + torch.einsum("b,rlbphd->rlphd", count, reads)
-        n += float(count.sum())
-    return total[:, :, None] / n
+        total = total + torch.einsum("bp,rlbphd->rlphd", count, reads)
+        n = n.to(count) + count.sum(0)
+    return (total / n.clamp(min=1e-30)[:, None, None])[:, :, None]
 
 
 def _change_sums(
@@ -351,15 +352,19 @@ def read_circuits(model: ModelLike, batch: Batch, *, reference: Batch, seed: int
     ablation, `seed` for the random baselines of composition.
 
     Returns:
-        `qk`, `ov`: the full circuits by layer and head. `heads`: copying score, affinities to the same token and to
-        offsets, singular values and eigenvalues. `patterns`, `removal`: how well the reads predict the attention and
-        the effect of removing a head. `composition`, with several layers: over pairs of heads.
+        `qk`, `ov`: the full circuits by layer and head. `heads`: copying score (where outputs are tokens), affinities
+        to the same token and to offsets, singular values and eigenvalues. `patterns`, `removal`: how well the reads
+        predict the attention and the effect of removing a head. `composition`, with several layers: over pairs of
+        heads.
 
     >>> sorted(ms.analyses.read_circuits(model, batch, reference=batch))
     ['heads', 'ov', 'patterns', 'qk', 'removal']
     """
     model = resolve_model(model, batch=batch, reference=reference)
-    summaries = [copying(model), spectra(model).drop_vars("sign_score")]
+    if model.cfg.d_vocab == model.cfg.d_vocab_out and not batch.classes:
+        summaries = [copying(model), spectra(model).drop_vars("sign_score")]
+    else:  # nothing is copied where outputs are no tokens
+        summaries = [spectra(model, basis="residual").drop_vars("sign_score", errors="ignore")]
     affinities = {"same_token": same_token_affinity(model), "offset_affinity": offset_affinity(model)}
     heads = xr.merge([*summaries, xr.Dataset(affinities)], combine_attrs="drop_conflicts")
     results = {

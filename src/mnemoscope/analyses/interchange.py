@@ -199,7 +199,7 @@ def interchange_accuracy(
         raise InputError("places must name at least one set of sites, and none may be empty; see heads_and_mlps(model)")
     for batch in (pairs.clean, pairs.corrupted):
         check_fits(model, batch)
-    d_vocab, chosen = model.cfg.d_vocab, list(causal.variables if variables is None else variables)
+    d_vocab, chosen = output_width(model), list(causal.variables if variables is None else variables)
     if not chosen:
         raise InputError(f"variables must name at least one of {', '.join(causal.variables)}")
     one_of("answers", answers, get_args(Answers))

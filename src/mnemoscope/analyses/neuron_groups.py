@@ -110,15 +110,15 @@ def neuron_agreement(
 
     The targets of `activity` are the answers. `values` are of all neurons of the same model and layer. A neuron that is
     active on fewer rows has fewer triggers. Orders of the tokens for the control come from the seed's stream `control`.
-    Raises InputError where values are of other neurons, fewer than three tokens occur as a target, or no triggers or
+    Raises InputError where values are of other neurons, fewer than two tokens occur as a target, or no triggers or
     draws are wanted.
 
     Returns:
         `correlation`, `trigger_agreement` and `trigger_conflict` over neuron, NaN for a neuron that is never active,
-        and `correlation` also where activation or value is the same for all tokens; `top_token` over neuron;
-        `activation`, the mean given the target, and `value` over (neuron, token). For each measure its mean over
-        neurons (`correlation_mean`, ...), that of every draw of the control (`correlation_control`, ..., over draw) and
-        `correlation_p`, ....
+        and `correlation` also with two tokens, or where activation or value is the same for all tokens; `top_token`
+        over neuron; `activation`, the mean given the target, and `value` over (neuron, token). For each measure its
+        mean over neurons (`correlation_mean`, ...), that of every draw of the control (`correlation_control`, ..., over
+        draw) and `correlation_p`, ....
 
     >>> activity = ms.analyses.neuron_activity(model, batch)
     >>> ms.analyses.neuron_agreement(activity, ms.analyses.neuron_values(model), n_draws=20).correlation.dims
@@ -128,8 +128,8 @@ def neuron_agreement(
     in_range("n_draws", n_draws, 1, math.inf)
     _check_same_neurons(activity, values)
     tokens, target = activity.latents["target"].unique(return_inverse=True)
-    if len(tokens) < 3:
-        raise InputError(f"agreement compares answers, at least three; the targets are {tokens.tolist()}")
+    if len(tokens) < 2:
+        raise InputError(f"agreement compares answers, at least two; the targets are {tokens.tolist()}")
     given = _mean_by_target(activity, target, len(tokens))
     value = torch.from_numpy(values.value.sel(token=tokens.cpu().numpy()).values).to(given)
     triggered = _trigger_targets(activity, target, len(tokens), n_triggers)
@@ -183,7 +183,9 @@ def _trigger_targets(
 
 
 def _correlation(left: Float[Tensor, "neuron token"], right: Float[Tensor, "neuron token"]) -> Float[Tensor, " neuron"]:
-    """Pearson's r over tokens; NaN where one side does not vary."""
+    """Pearson's r over tokens; NaN where one side does not vary, or with two tokens, between which it always is one."""
+    if left.shape[1] == 2:
+        return torch.full_like(left[:, 0], torch.nan)
     sides = [side - side.mean(1, keepdim=True) for side in (left, right)]
     flat = [(quantise(side) == 0).all(1) for side in sides]
     lengths = sides[0].norm(dim=1) * sides[1].norm(dim=1)
@@ -319,6 +321,7 @@ def read_neurons(
         `neurons`: keys, values, role, explains, serves and effects over neuron. `selectivity` over (neuron, latent).
         `roles` over (role, skill): how many neurons each role has (`size`) and the skills without them, every role
         that a latent of the batch could give, NaN where no neuron has it. `agreement`, `shares`: as their modules.
+        Where outputs are classes, values and `agreement` have the axis `class` in place of `token`.
 
     >>> sorted(ms.analyses.read_neurons(model, batch, skills=skills, reference=batch, inputs=batch))
     ['agreement', 'neurons', 'roles', 'selectivity', 'shares']
@@ -331,13 +334,22 @@ def read_neurons(
     named = neuron_roles(information, effects, kind=kind)
     groups = group_effects(model, batch, role_groups(named, "role"), kinds=(kind,), **one)
     known = [*sorted({latent_family(str(name)) for name in information.latent.values}), *WITHOUT_LATENT]
+    written = _name_classes(values, batch.classes)
     return {
-        "neurons": _merged(neuron_keys(model, layer=layer), values, named, effects.sel(kind=kind, drop=True)),
+        "neurons": _merged(neuron_keys(model, layer=layer), written, named, effects.sel(kind=kind, drop=True)),
         "selectivity": information,
         "roles": _fill_roles(groups.sel(kind=kind, drop=True), known),
-        "agreement": neuron_agreement(activity, values, seed=seed),
+        "agreement": _name_classes(neuron_agreement(activity, values, seed=seed), batch.classes),
         "shares": neuron_shares(model, batch, kind=kind, **one),
     }
+
+
+def _name_classes(found: xr.Dataset, classes: Sequence[str]) -> xr.Dataset:
+    """The same with its axis of outputs named by classes, where there are some: tokens are something else there."""
+    if not classes:
+        return found
+    names = [classes[int(number)] for number in found.token.values]
+    return found.rename(token="class").assign_coords({"class": names})
 
 
 def _merged(*parts: xr.Dataset) -> xr.Dataset:

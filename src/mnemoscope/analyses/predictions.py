@@ -24,7 +24,7 @@ from mnemoscope.analyses.forward import log_probs, to_log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.protocols import ModelLike, Task, resolve_model
+from mnemoscope.core.protocols import ModelLike, Task, n_outputs, resolve_model
 from mnemoscope.core.skills import Skills, check_skills
 
 UNKNOWN = -1
@@ -40,11 +40,11 @@ def predict(
     everywhere: bool = False,
     n: int = 3,
 ) -> xr.Dataset:
-    """The likeliest tokens after every position of one sequence.
+    """The likeliest tokens, or classes, after every position of one sequence.
 
     A last position of the sequence that is not scored is taken as one whose following token is not given. `reference`
     is an exact predictor of the task; none: the model stands alone. With `everywhere` it is read at positions that are
-    not scored too: where it does not look at what follows.
+    not scored too: where it does not look at what follows. Of fewer than `n` classes all are guesses.
 
     Returns:
         Over pos: `token`, `following` (-1 where it is not given) and `p_following` (NaN there). Over (pos, rank):
@@ -62,8 +62,9 @@ def predict(
     model = resolve_model(model, batch=batch)
     if len(batch) != 1:
         raise InputError(f"predictions are of one sequence at a time; got {len(batch)}")
-    in_range("the number of guesses", n, 1, task.d_vocab)
+    in_range("the number of guesses", n, 1, max(task.d_vocab, n_outputs(task)))
     predicted = log_probs(model, task, batch)[0]
+    n = min(n, predicted.shape[-1])
     following = batch.targets[0].clone()
     if not batch.scored[0, -1]:
         following[-1] = UNKNOWN

@@ -57,7 +57,7 @@ def read_side(word: str, step: int | None) -> Side:
 def check_pair(first: Side, second: Side) -> None:
     """Refuse two sides that are the same, or that share no questions."""
     from mnemoscope.core.protocols import VectorTask
-    from mnemoscope.report.guesses import token_symbols
+    from mnemoscope.report.guesses import output_symbols, token_symbols
 
     models = [{(r.path.resolve(), r.steps[-1] if s.step is None else s.step) for r in s.runs} for s in (first, second)]
     if models[0] == models[1]:
@@ -71,8 +71,8 @@ def check_pair(first: Side, second: Side) -> None:
             raise InputError(f"compare asks both the same, and their vectors have widths {sizes[0]} and {sizes[1]}")
     elif ours.d_vocab != theirs.d_vocab:
         raise InputError(f"compare asks both the same, and they have {ours.d_vocab} and {theirs.d_vocab} tokens")
-    elif token_symbols(ours) != token_symbols(theirs):
-        raise InputError("compare asks both the same, and their tokens stand for different symbols")
+    elif token_symbols(ours) != token_symbols(theirs) or output_symbols(ours) != output_symbols(theirs):
+        raise InputError("compare asks both the same, and their tokens or classes stand for different symbols")
     if ours.n_ctx > theirs.n_ctx:
         raise InputError(
             f"sequences of the first have {ours.n_ctx} positions and the second reads {theirs.n_ctx}; name it first"

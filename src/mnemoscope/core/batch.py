@@ -29,7 +29,7 @@ class Batch:
 
     Attributes:
         inputs: Tokens that the model sees, or vectors.
-        targets: The next token at every position, or the right vector there.
+        targets: The next token at every position, or the right class or vector there.
         scored: Where loss and metrics look.
         weights: Probability of each row under the task's distribution (an enumeration); None: every row counts the
             same.
@@ -39,6 +39,7 @@ class Batch:
         parts: Named parts of target vectors that are reported apart; none for tokens.
         lengths: Of sequences that are padded on the right; None: all positions are real.
         symbol: The name of a token; None: its number.
+        classes: Names of the classes that are targets, in order; empty: targets are tokens.
 
     >>> tokens = torch.tensor([[1, 4, 2, 5, 1]])
     >>> mine = ms.Batch(inputs=tokens, targets=tokens.roll(-1, 1), scored=torch.ones_like(tokens, dtype=torch.bool))
@@ -55,6 +56,7 @@ class Batch:
     parts: Mapping[str, slice] = field(default_factory=dict)
     lengths: Int[Tensor, " batch"] | None = None
     symbol: Callable[[int], str] | None = None
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("inputs", "targets"):
@@ -116,6 +118,10 @@ class Batch:
         name = self.symbol or str
         names = {number: name(number) for number in self.inputs.unique().tolist()}
         return [[names[number] for number in row] for row in self.inputs.tolist()]
+
+    def output_name(self, number: int) -> str:
+        """The name of an output: of a class, else of a token."""
+        return self.classes[number] if self.classes else (self.symbol or str)(number)
 
     @cached_property
     def positions(self) -> tuple[str, ...]:

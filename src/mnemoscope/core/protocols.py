@@ -18,7 +18,9 @@ from mnemoscope.core.errors import InputError
 class Task(Protocol):
     """A generator of sequences whose latents, counterfactuals and exact predictors are known.
 
-    A task is a frozen dataclass: its fields are its configuration.
+    A task is a frozen dataclass: its fields are its configuration. One that predicts classes and no tokens names them
+    in `classes`, in order; targets and `answers` are then their numbers, and its batches carry the names. One that can
+    predict the first tokens only has `d_vocab_out`, their number.
 
     >>> isinstance(task, ms.Task), task.name
     (True, 'permutation-lookup')
@@ -41,7 +43,9 @@ class Task(Protocol):
 
     @property
     def answers(self) -> Sequence[int]:
-        """Tokens that can be an answer; distances between predictions are taken over these. Empty for vectors."""
+        """Tokens, or classes, that can be an answer; distances between predictions are taken over these. Empty for
+        vectors.
+        """
         ...
 
     @property
@@ -86,6 +90,16 @@ class Task(Protocol):
     def skills(self, batch: Batch) -> Mapping[str, Bool[Tensor, "batch pos"]]:
         """Masks of the positions at which a named skill, and nothing else, gives the answer."""
         ...
+
+
+def class_names(task: Task) -> tuple[str, ...]:
+    """Names of the classes that a task predicts, in order; empty where it predicts tokens or vectors."""
+    return tuple(getattr(task, "classes", ()))
+
+
+def n_outputs(task: Task) -> int:
+    """Number of classes or of tokens that a task predicts."""
+    return len(class_names(task)) or getattr(task, "d_vocab_out", None) or task.d_vocab
 
 
 @runtime_checkable

@@ -46,6 +46,8 @@ class BaseTask(ABC):
     """Kinds of minimal pairs."""
     slot_size: ClassVar[int] = 1
     """Tokens per slot."""
+    classes: ClassVar[tuple[str, ...]] = ()
+    """Names of classes, where outputs are no tokens: targets are their numbers, and batches carry the names."""
 
     @property
     @abstractmethod
@@ -63,8 +65,8 @@ class BaseTask(ABC):
 
     @property
     def answers(self) -> Sequence[int]:
-        """All tokens; none where targets are vectors."""
-        return () if hasattr(type(self), "d_output") else range(self.d_vocab)
+        """All classes or tokens; none where targets are vectors."""
+        return () if hasattr(type(self), "d_output") else range(len(self.classes) or self.d_vocab)
 
     def for_seed(self: T, seed: int) -> T:
         """The same task, in which `seed` takes the place of None in every field whose name ends in `_seed`."""

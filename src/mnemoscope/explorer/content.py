@@ -22,7 +22,7 @@ from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.positions import position_names
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import HookedModel, Task, class_names, n_outputs
 from mnemoscope.core.seeding import generator
 from mnemoscope.explorer.packing import Packer, page_configuration
 from mnemoscope.explorer.record import PageCode, PageExample, PageRecord, PageTask, SkillCurves, SkillNeeds
@@ -30,7 +30,7 @@ from mnemoscope.models.run import Run
 from mnemoscope.models.subjects import Subject
 from mnemoscope.models.zoo import run_word
 from mnemoscope.report.curves import skills_in
-from mnemoscope.report.guesses import show_whitespace, token_symbols
+from mnemoscope.report.guesses import output_symbols, show_whitespace, token_symbols
 from mnemoscope.report.plain_report import without_parts
 from mnemoscope.report.task_report import find_report
 from mnemoscope.report.task_words import task_words
@@ -117,12 +117,15 @@ def _with_task(subject: Subject, packer: Packer, removed: xr.Dataset | None) -> 
         "needs": needs,
         "task": PageTask(name=task.name, fields=_task_fields(task), about=task_words(task).about),
         "symbols": token_symbols(task),
+        "outputs": output_symbols(task),
+        "named": bool(class_names(task)),
         "positions": list(position_names(task)),
         "answers": list(task.answers),
         "slot": task.slot_size,
         "scored": sequences.scored.any(0).nonzero()[:, 0].tolist(),
         "alphabet": sorted(sequences.inputs.unique().tolist()),
         "reference": sequences.inputs.tolist(),
+        "lengths": _lengths(sequences),
         "classes": latent_classes(sequences),
         "references": list(task.references),
         "best": min(task.references, key=lambda name: _loss(task, sequences, name), default=None),
@@ -134,6 +137,11 @@ def _with_task(subject: Subject, packer: Packer, removed: xr.Dataset | None) -> 
 def reference_set(task: Task, seed: int) -> Batch:
     """The sequences that means are taken over, and the first of which can be drawn; unseen ones."""
     return task.sample(n_reference(task.n_ctx), split="test", generator=generator(seed, "explorer"))
+
+
+def _lengths(batch: Batch) -> list[int]:
+    """Lengths without padding; empty where nothing is padded."""
+    return batch.known_lengths.tolist() if batch.ragged else []
 
 
 def latent_classes(batch: Batch) -> dict[str, list[int]]:
@@ -231,7 +239,7 @@ def examples_of(task: Task, sequences: Batch, seed: int, table: ExactTable | Non
     """The first sequences, each with its group and its minimal pairs, and with exact rows if there is a table."""
     n = min(MAX_EXAMPLES, len(sequences))
     if table is not None:
-        per_example = int(sequences.scored.sum(1).max()) * task.d_vocab * len(task.references)
+        per_example = int(sequences.scored.sum(1).max()) * n_outputs(task) * len(task.references)
         n = max(4, min(n, MAX_ROWS // max(1, per_example * (1 + len(task.corruptions)))))
     chosen = sequences.select(slice(0, n))
     groups = task.subgroups(chosen)
@@ -296,12 +304,15 @@ def model_content(
         steps=[0],
         checkpoints=[packer.checkpoint(model)],
         symbols=_symbols(batch, symbols, n_tokens),
+        outputs=_symbols(batch, batch.classes or symbols, model.cfg.d_vocab_out if batch.classes else n_tokens),
+        named=bool(batch.classes),
         positions=list(batch.positions[:n_pos]),
         answers=list(range(model.cfg.d_vocab_out)),
         slot=1,
         scored=_scored_positions(batch, pos),
         alphabet=sorted(batch.inputs.unique().tolist()),
         reference=kept.tolist(),
+        lengths=_lengths(batch.select(slice(0, len(kept)))),
         classes=latent_classes(batch.select(slice(0, len(kept)))) if isinstance(sequences, Batch) else {},
         examples=[PageExample(tokens=tokens) for tokens in kept[:MAX_EXAMPLES].tolist()],
         python=PageCode(
@@ -326,8 +337,6 @@ def _batch(model: HookedModel, sequences: Sequences) -> Batch:
         batch = Batch(inputs=tokens, targets=tokens, scored=scored)
     if batch.inputs.numel() == 0:
         raise InputError("sequences must hold at least one token; got none")
-    if batch.ragged:
-        raise InputError("the explorer takes sequences of one length; got padded ones: group them by length")
     check_fits(model, batch)
     return batch
 

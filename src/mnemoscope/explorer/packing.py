@@ -87,8 +87,6 @@ def page_configuration(model: HookedModel) -> dict[str, Any]:
         )
     if reads_vectors(model):
         raise InputError("the explorer edits tokens; got a model that reads vectors; `mnemoscope report` shows it")
-    if attention_mix(model) < 1 or masked_token(model) is not None:
-        raise InputError("the explorer knows no mixed attention and no masked token; got a model that has them")
     unknown = sorted(set(configuration_of(cfg)) - {*_COMPUTED.split(), *_IRRELEVANT.split()})
     expected = set(_parameter_names(cfg))
     unknown += sorted({name for name, _ in model.named_parameters()} ^ expected)
@@ -105,6 +103,8 @@ def page_configuration(model: HookedModel) -> dict[str, Any]:
         "act_fn": cfg.act_fn,
         "causal": cfg.attention_dir == "causal",
         "linear": has_linear_attention(model),
+        "mix": attention_mix(model),
+        "masked": masked_token(model),
         "attn_scale": float(cfg.attn_scale) if cfg.use_attn_scale else 1.0,
     }
 

@@ -83,10 +83,14 @@ class PageRecord:
     """Parameters by name, one mapping for each of `steps`."""
     python: PageCode
     symbols: Sequence[str]
+    outputs: Sequence[str]
+    """Names of what is predicted: the symbols of tokens, or classes."""
+    named: bool
+    """True if outputs are classes."""
     positions: Sequence[str]
     """The task's names of its positions; empty: they have numbers only."""
     answers: Sequence[int]
-    """Tokens that can be right."""
+    """Outputs that can be right."""
     slot: int
     """Number of tokens that stand together."""
     scored: Sequence[int]
@@ -95,6 +99,8 @@ class PageRecord:
     """Tokens that occur."""
     reference: Sequence[Sequence[int]]
     """Sequences that means are taken over."""
+    lengths: Sequence[int]
+    """Of these sequences without padding; empty: none is padded."""
     classes: Mapping[str, Sequence[int]]
     """The class of every one of these, by latent."""
     examples: Sequence[PageExample]

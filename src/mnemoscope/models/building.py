@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.protocols import VectorTask, attention_mix, has_linear_attention
+from mnemoscope.core.protocols import VectorTask, attention_mix, class_names, has_linear_attention
 from mnemoscope.core.seeding import stream_seed
 from mnemoscope.core.specification import ModelSpec, RunSpec
 from mnemoscope.models import lens
@@ -66,9 +66,9 @@ def configuration(
 ) -> dict[str, Any]:
     """Arguments of `from_configuration` for an architecture on a task of that size.
 
-    `d_vocab` is the number of tokens, or the width of the input; `n_ctx` the longest input. Only the first
-    `d_vocab_out` tokens can be predicted (none: all). With `d_output` the model reads vectors and gives some of that
-    width.
+    `d_vocab` is the number of tokens, or the width of the input; `n_ctx` the longest input. There are `d_vocab_out`
+    outputs: classes, or the first tokens (none: all tokens). With `d_output` the model reads vectors and gives some of
+    that width.
     """
     outputs = {} if d_vocab_out is None else {"d_vocab_out": d_vocab_out}
     vectors = {} if d_output is None else {"d_vocab_out": d_output, VECTORS: True}
@@ -145,7 +145,7 @@ def build_untrained(spec: RunSpec, *, device: torch.device | str = "cpu", own: b
         spec.model,
         d_vocab=task.d_vocab,
         n_ctx=task.n_ctx,
-        d_vocab_out=getattr(task, "d_vocab_out", None),
+        d_vocab_out=getattr(task, "d_vocab_out", None) or len(class_names(task)) or None,
         d_output=d_output,
         seed=spec.seed,
         device=device,
@@ -168,8 +168,8 @@ def build(
 
     Parts that `spec` switches off exist as parameters and are exactly zero. The weights come from the seed's stream
     `initialisation`, the same on every device. Sizes are as for `configuration`, `own` as for `from_configuration`:
-    `d_vocab` tokens, of which the first `d_vocab_out` can be predicted, or vectors of width `d_vocab` to vectors of
-    width `d_output`. Raises InputError where the device cannot be used.
+    `d_vocab` tokens, with `d_vocab_out` classes or first tokens that can be predicted, or vectors of width `d_vocab` to
+    vectors of width `d_output`. Raises InputError where the device cannot be used.
     """
     device = usable_device(device)
     with torch.random.fork_rng(devices=[]):

@@ -53,7 +53,7 @@ def circuit_tables(results: Results) -> list[ms.report.Table]:
     heads, patterns, removal = (results[name] for name in ("heads", "patterns", "removal"))
     removed = removal.r2.sel(read="circuit")
     columns = {
-        "OV copying": (heads.copying_score, ".2f"),
+        **({"OV copying": (heads.copying_score, ".2f")} if "copying_score" in heads else {}),
         "same token": (heads.same_token, ".1f"),
         "previous position": (heads.offset_affinity.sel(offset=1), ".1f"),
         "pattern: R²": (patterns.r2.sel(part="all"), ".2f"),
@@ -92,14 +92,17 @@ def composition_table(composition: xr.Dataset, *, top: int = 12) -> ms.report.Ta
 
 def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """Both circuits of every head."""
-    symbols = ms.report.token_symbols(measured.runs[0].spec.task)
-    return list(circuit_figures(measured.results, symbols).items())
+    task = measured.runs[0].spec.task
+    names = ms.report.token_symbols(task), ms.report.output_symbols(task)
+    return list(circuit_figures(measured.results, *names).items())
 
 
-def circuit_figures(results: Results, symbols: Sequence[str] | None = None) -> dict[str, Any]:
+def circuit_figures(
+    results: Results, symbols: Sequence[str] | None = None, outputs: Sequence[str] | None = None
+) -> dict[str, Any]:
     """Heatmaps of all parts of the QK and OV circuits of every role, mean over seeds, by caption.
 
-    `symbols` are the names of all tokens; none: their numbers.
+    `symbols` are the names of all tokens, none: their numbers; `outputs` those of all outputs, none: `symbols`.
     """
     from mnemoscope.report.figures import heatmaps
 
@@ -116,7 +119,7 @@ def circuit_figures(results: Results, symbols: Sequence[str] | None = None) -> d
         )
         writes = {"from token": ov.token_logit, "from position": ov.pos_logit}
         panels = {name: array.sel(role=role, drop=True) for name, array in writes.items()}
-        found[f"{role}: OV circuit, logits at full attention"] = heatmaps(panels, symbols=symbols)
+        found[f"{role}: OV circuit, logits at full attention"] = heatmaps(panels, symbols=symbols, outputs=outputs)
     return found
 
 

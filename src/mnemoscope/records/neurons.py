@@ -55,8 +55,8 @@ def measure(run: ms.Run, options: Neurons) -> dict[str, xr.Dataset]:
 def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """Neurons by role, the skills that the top k carry, and the most needed neurons of the first seed."""
     first = {name: measured.results[name].isel(seed=0) for name in ("neurons", "selectivity", "agreement")}
-    names, symbols = ("neurons", "selectivity", "agreement"), token_symbols(measured)
-    listed = neuron_table(*(first[name] for name in names), top=measured.options.top, symbols=symbols)
+    names, outputs = ("neurons", "selectivity", "agreement"), ms.report.output_symbols(measured.runs[0].spec.task)
+    listed = neuron_table(*(first[name] for name in names), top=measured.options.top, outputs=outputs)
     return [role_table(measured.results["roles"]), share_table(measured.results["shares"]), listed]
 
 
@@ -96,7 +96,7 @@ def token_symbols(measured: MeasuredRuns) -> list[str]:
 
 
 def neuron_table(
-    neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Dataset, *, top: int, symbols: Sequence[str]
+    neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Dataset, *, top: int, outputs: Sequence[str]
 ) -> ms.report.Table:
     """The most needed neurons of one run; `selectivity` is how often each is active, `agreement` its mean by target."""
     rows = []
@@ -108,13 +108,18 @@ def neuron_table(
             str(at.role.values),
             "–" if str(at.latent.values) == "" else f"{float(at.explains):.2f} of {at.latent.values}",
             ", ".join(f"{'+' if sign > 0 else '-'}{skill}" for skill, sign in signs if sign) or "–",
-            symbols[int(at.promoted.isel(rank=0))],
-            symbols[int(fires.token[int(fires.values.argmax())])] if float(fires.max()) > 0 else "–",
+            outputs[int(at.promoted.isel(rank=0))],
+            _name(fires[int(fires.values.argmax())], outputs) if float(fires.max()) > 0 else "–",
             ms.report.single_number(float(selectivity.active.isel(neuron=i)), ".2f"),
         ]
         rows.append(row)
     header = ("neuron", "role", "explained", "serves", "promotes", "fires for", "p(active)")
     return ms.report.Table(name="most-needed", title=_neuron_title(neurons), header=header, rows=rows, n_text=4)
+
+
+def _name(at: xr.DataArray, outputs: Sequence[str]) -> str:
+    """The name of the output that a value is of."""
+    return str(at["class"].item()) if "class" in at.coords else outputs[int(at.token)]
 
 
 def _neuron_title(neurons: xr.Dataset) -> str:
@@ -173,7 +178,7 @@ def key_figure(neurons: xr.Dataset, *, top: int, symbols: Sequence[str]) -> Any:
     for head in chosen["head"].values.tolist():
         panels[f"key: tokens read through H{head}"] = chosen.key_head_token.sel(head=head, drop=True)
         panels[f"key: positions read through H{head}"] = chosen.key_head_pos.sel(head=head, drop=True)
-    panels["value: token"] = chosen.value
+    panels[f"value: {chosen.value.dims[-1]}"] = chosen.value
     return heatmaps(panels, symbols=symbols)
 
 

@@ -17,6 +17,7 @@ from .figures import power_law_figure as power_law_figure
 from .figures import seed_lines as seed_lines
 from .guesses import guess_figure as guess_figure
 from .guesses import guess_table as guess_table
+from .guesses import output_symbols as output_symbols
 from .guesses import token_symbols as token_symbols
 from .page import Page as Page
 from .page import attention_view as attention_view

@@ -11,11 +11,11 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.core.presets import differing_fields, value_text
-from mnemoscope.core.protocols import Task
+from mnemoscope.core.protocols import Task, class_names
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.report.figures import LAYOUT, PALETTE, bars_with_dots, break_names
 from mnemoscope.report.findings import LEAST
-from mnemoscope.report.guesses import token_symbols
+from mnemoscope.report.guesses import output_symbols, token_symbols
 from mnemoscope.report.page import TEMPLATES, Page, attention_view
 from mnemoscope.report.tables import Table, format_rounded, mean_with_range, pluralise
 
@@ -110,18 +110,18 @@ def agreement_table(found: xr.Dataset, names: Names, title: str) -> Table:
 
 def places_table(found: xr.Dataset, task: Task, names: Names, title: str) -> Table:
     """The places at which the probabilities of the answer differ most, one of a sequence."""
-    symbols = token_symbols(task)
+    symbols, outputs = token_symbols(task), output_symbols(task)
     apart = abs(found.p_answer.diff("model")).squeeze("model").fillna(0).values
     ranked = (-apart.max(1)).argsort(kind="stable")[:N_PLACES]
     rows = []
     for example in ranked[apart.max(1)[ranked] > 0].tolist():
         pos = int(apart[example].argmax())
-        at = found.isel(example=example, pos=pos)
-        tokens = [symbols[token] for token in found.token.isel(example=example).values[: pos + 1].tolist()]
+        at, end = found.isel(example=example, pos=pos), None if class_names(task) else pos + 1
+        tokens = [symbols[token] for token in found.token.isel(example=example).values[:end].tolist()]
         text = " ".join(["…"] * (len(tokens) > N_BEFORE) + tokens[-N_BEFORE:])
-        guesses = [f"{symbols[int(at.guess[i])]} {float(at.p_guess[i]):.2f}" for i in range(2)]
+        guesses = [f"{outputs[int(at.guess[i])]} {float(at.p_guess[i]):.2f}" for i in range(2)]
         rows.append(
-            [text, symbols[int(at.answer)], *guesses, *(format_rounded(float(at.p_answer[i]), ".3f") for i in range(2))]
+            [text, outputs[int(at.answer)], *guesses, *(format_rounded(float(at.p_answer[i]), ".3f") for i in range(2))]
         )
     header = ("sequence", "answer", *(f"{name}: guess" for name in names), *(f"{name}: p(answer)" for name in names))
     title = f"where the two differ most, {title}" if rows else f"the two nowhere differ, {title}"

@@ -121,14 +121,16 @@ def heatmaps(
     columns: int = 2,
     digits: str = ".2f",
     symbols: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> go.Figure:
     """One heatmap for each panel, on one scale.
 
     An array's last dimension runs along x; the others are stacked into rows. Without `low` the scale starts at 0, or at
     minus `high` if some values are negative. Without `high` it ends at the greatest absolute value. `symbols` are the
-    names of all tokens, for axes of tokens; none: tokens have numbers.
+    names of all tokens, for axes of tokens; none: tokens have numbers. `outputs` are those of logits; none: `symbols`.
     """
-    flat = [_flatten(array, symbols) for array in panels.values()]
+    names = {} if symbols is None else dict.fromkeys(TOKEN_AXES, symbols)
+    flat = [_flatten(array, names if outputs is None else {**names, "logit": outputs}) for array in panels.values()]
     finite = [abs(float(v)) for panel in flat for v in panel.values.ravel() if math.isfinite(v)]
     high = (max(finite, default=1.0) or 1.0) if high is None else high
     negative = any(float(array.min()) < 0 for array in panels.values())
@@ -181,7 +183,7 @@ class _Panel:
     column_word: str
 
 
-def _flatten(array: xr.DataArray, symbols: Sequence[str] | None) -> _Panel:
+def _flatten(array: xr.DataArray, symbols: Mapping[str, Sequence[str]]) -> _Panel:
     """A matrix of rows by the last dimension; rows of several dimensions name each, and have no title."""
     *others, x = (str(dim) for dim in array.dims)
     rows = [""]
@@ -202,10 +204,10 @@ def _flatten(array: xr.DataArray, symbols: Sequence[str] | None) -> _Panel:
     )
 
 
-def _axis_labels(array: xr.DataArray, axis: str, symbols: Sequence[str] | None) -> list[str]:
+def _axis_labels(array: xr.DataArray, axis: str, symbols: Mapping[str, Sequence[str]]) -> list[str]:
     """The labels along an axis: tokens by their symbols, positions by their names."""
-    if symbols is not None and axis in TOKEN_AXES:
-        return [symbols[int(token)] for token in array[axis].values]
+    if axis in symbols:
+        return [symbols[axis][int(token)] for token in array[axis].values]
     return positions.axis_labels(array, axis)
 
 

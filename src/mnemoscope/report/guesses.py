@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope.core.positions import axis_labels
-from mnemoscope.core.protocols import Task
+from mnemoscope.core.protocols import Task, class_names
 from mnemoscope.report.figures import COLOURS, LAYOUT
 from mnemoscope.report.tables import Table, format_rounded
 from mnemoscope.report.task_report import REPORTS
@@ -40,6 +40,11 @@ def token_symbols(task: Task) -> list[str]:
     return [str(token) for token in range(task.d_vocab)]
 
 
+def output_symbols(task: Task) -> list[str]:
+    """A visible name of every output: the classes of a task that has some, else its tokens."""
+    return [show_whitespace(name) for name in class_names(task)] or token_symbols(task)
+
+
 def show_whitespace(symbol: str) -> str:
     """A symbol in a form that can be seen."""
     return _VISIBLE.get(symbol, symbol if symbol.isprintable() else repr(symbol)[1:-1])
@@ -53,24 +58,31 @@ def show_line_breaks(text: str) -> str:
 def guess_table(result: xr.Dataset) -> Table:
     """One row per position: token, next token, its probability, the likeliest tokens; model and exact predictor.
 
-    `result` comes from `ms.predict`. The coordinate `symbol` has the names of the tokens; where the
-    task has words for its knowledge, `known` along `pos` holds them, and they are shown too.
+    `result` comes from `ms.predict`. The coordinate `symbol` has the names of the tokens, `output` those of
+    classes; where the task has words for its knowledge, `known` along `pos` holds them, and they are shown too.
     """
     columns = [("", "model")]
     if "ideal_guess" in result:
         columns.append(("ideal_", result.attrs["reference"].replace("_", " ")))
-    texts = ["position", "token", "next", *(["what the task knows"] if KNOWN in result.coords else [])]
+    classes = "output" in result.coords
+    texts = [
+        "position",
+        "token",
+        "class" if classes else "next",
+        *(["what the task knows"] if KNOWN in result.coords else []),
+    ]
     texts += [f"{name}: likeliest" for _, name in columns]
     header = [*texts, *(f"{name}: p" for _, name in columns), *(["KL"] if "kl" in result else [])]
     rows, positions = [], axis_labels(result, "pos")
     for pos in range(result.sizes["pos"]):
         at = result.isel(pos=pos)
-        row = [positions[pos], _symbol(result, at.token), _symbol(result, at.following)]
+        row = [positions[pos], _symbol(result, at.token), _output(result, at.following)]
         row += [str(at[KNOWN].item())] if KNOWN in result.coords else []
         row += [_format_guesses(result, at, prefix) for prefix, _ in columns]
         row += [_format_number(at[f"{prefix}p_following"], ".3f") for prefix, _ in columns]
         rows.append([*row, *([_format_number(at.kl, ".4f")] if "kl" in result else [])])
-    title = "what follows each token: p, its probability" + (", and KL to the model in nats" if "kl" in result else "")
+    title = "the class at each position" if classes else "what follows each token"
+    title += ": p, its probability" + (", and KL to the model in nats" if "kl" in result else "")
     return Table(name="predictions", title=title, header=header, rows=rows, n_text=len(texts))
 
 
@@ -84,7 +96,7 @@ def guess_figure(result: xr.Dataset) -> go.Figure:
         " · ".join(
             escape(text)
             for text in (
-                f"{place}: after {_symbol(result, at.token)}: {_symbol(result, at.following) or '?'}",
+                f"{place}: after {_symbol(result, at.token)}: {_output(result, at.following) or '?'}",
                 _format_guesses(result, at, ""),
                 str(at[KNOWN].item()) if KNOWN in result.coords else "",
             )
@@ -114,9 +126,14 @@ def _symbol(result: xr.Dataset, token: xr.DataArray) -> str:
     return str(result.symbol.values[int(token)]) if int(token) >= 0 else ""
 
 
+def _output(result: xr.Dataset, number: xr.DataArray) -> str:
+    names = result.output if "output" in result.coords else result.symbol
+    return str(names.values[int(number)]) if int(number) >= 0 else ""
+
+
 def _format_guesses(result: xr.Dataset, at: xr.Dataset, prefix: str) -> str:
     pairs = zip(at[f"{prefix}guess"], at[f"{prefix}p_guess"], strict=True)
-    return "  ".join(f"{_symbol(result, token)} {float(p):.2f}" for token, p in pairs if int(token) >= 0)
+    return "  ".join(f"{_output(result, token)} {float(p):.2f}" for token, p in pairs if int(token) >= 0)
 
 
 def _format_number(value: xr.DataArray, form: str) -> str:

@@ -17,14 +17,14 @@ from mnemoscope.analyses.predictions import predict as top_predictions
 from mnemoscope.analyses.roles import ablate_by_role, last_roles, role_prompts, roles_of, with_roles
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import HookedModel, Task, class_names
 from mnemoscope.core.renamed import old_names
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
 from mnemoscope.report.ablation import ablation_by_role, ablation_header, ablation_quantity, ablation_rows
 from mnemoscope.report.curves import skill_curves
 from mnemoscope.report.findings import describe_final_accuracy, describe_removal
-from mnemoscope.report.guesses import CAPTION, KNOWN, guess_figure, guess_table, token_symbols
+from mnemoscope.report.guesses import CAPTION, KNOWN, guess_figure, guess_table, output_symbols, token_symbols
 from mnemoscope.report.page import Page, attention_view
 from mnemoscope.report.tables import Results, Table, mean_with_range, single_number
 from mnemoscope.report.task_report import Opening, TaskReport
@@ -102,6 +102,9 @@ def parse(task: Task, text: str) -> Batch:
         one_of("a token", word, map(str, range(task.d_vocab)))
     in_range("the number of tokens", len(words), 1, task.n_ctx)
     tokens = torch.tensor([[int(word) for word in words]])
+    if classes := class_names(task):  # nobody says which is right
+        nowhere = torch.zeros_like(tokens, dtype=torch.bool)
+        return Batch(inputs=tokens, targets=torch.zeros_like(tokens), scored=nowhere, classes=classes)
     following = torch.cat((tokens[:, 1:], torch.zeros_like(tokens[:, :1])), 1)
     return Batch(inputs=tokens, targets=following, scored=torch.arange(len(words))[None] < len(words) - 1)
 
@@ -122,7 +125,8 @@ def predict(
     """
     result = _scored_only(top_predictions(model, task, batch, reference=reference, everywhere=True), batch)
     known = {} if knows is None else {KNOWN: ("pos", list(knows(task, batch)))}
-    return result.assign_coords({"symbol": ("token_number", token_symbols(task)), **known})
+    classes = {"output": ("output_number", output_symbols(task))} if class_names(task) else {}
+    return result.assign_coords({"symbol": ("token_number", token_symbols(task)), **classes, **known})
 
 
 def _scored_only(predicted: xr.Dataset, batch: Batch) -> xr.Dataset:

@@ -4,9 +4,9 @@ import inspect
 from dataclasses import dataclass
 
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.protocols import Task
+from mnemoscope.core.protocols import Task, class_names
 from mnemoscope.core.seeding import generator
-from mnemoscope.report.guesses import token_symbols
+from mnemoscope.report.guesses import output_symbols, token_symbols
 from mnemoscope.report.task_report import find_report
 
 N_BEFORE = 32
@@ -46,10 +46,14 @@ def _docstring(task: Task) -> str:
 
 
 def _example(task: Task, batch: Batch) -> tuple[str, str]:
-    """The tokens up to the last position of the first skill that occurs, or that is scored, and the target there."""
+    """The tokens up to the last position of the first skill that occurs, or that is scored, and the target there.
+
+    A sequence that has a class is shown whole.
+    """
     symbols = token_symbols(task)
     places = next((mask for mask in task.skills(batch).values() if mask[0].any()), batch.scored)
     pos = int(places[0].nonzero()[-1])
-    tokens = [symbols[token] for token in batch.inputs[0, : pos + 1].tolist()]
+    end = int(batch.known_lengths[0]) if class_names(task) else pos + 1
+    tokens = [symbols[token] for token in batch.inputs[0, :end].tolist()]
     shown = ["…"] * (len(tokens) > N_BEFORE) + tokens[-N_BEFORE:]
-    return " ".join(shown), symbols[int(batch.targets[0, pos])]
+    return " ".join(shown), output_symbols(task)[int(batch.targets[0, pos])]

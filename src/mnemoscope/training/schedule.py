@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import Task, VectorTask
+from mnemoscope.core.protocols import Task, VectorTask, n_outputs
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import Recipe, RunSpec, replace_fields
 from mnemoscope.models.building import build_untrained, detached_parameters, matching_names
@@ -53,9 +53,8 @@ def task_at(task: Task, recipe: Recipe, step: int) -> Task:
     return task
 
 
-def _size(task: Task) -> tuple[int, int, int | None, int | None]:
-    d_output = task.d_output if isinstance(task, VectorTask) else None
-    return task.d_vocab, task.n_ctx, d_output, getattr(task, "d_vocab_out", None)
+def _size(task: Task) -> tuple[int, int, int]:
+    return task.d_vocab, task.n_ctx, task.d_output if isinstance(task, VectorTask) else n_outputs(task)
 
 
 def check_schedules(spec: RunSpec) -> None:

@@ -121,7 +121,7 @@ def test_wrong_input_is_refused():
         neuron_agreement(activity, neuron_values(model, layer=1, neurons=[0, 1]))
     with pytest.raises(InputError, match="n_triggers must be at least 1"):
         neuron_agreement(activity, neuron_values(model, layer=1), n_triggers=0)
-    with pytest.raises(InputError, match="at least three; the targets are"):
+    with pytest.raises(InputError, match="at least two; the targets are"):
         agreement_of(associative_memory((1, 0)), tokens_once((1, 0)))
 
 

@@ -361,10 +361,17 @@ def read_heads(
         `shares`: from `attention_by_mechanism`.
         `scores`: from `head_scores`.
 
+    Raises InputError where the model attends in both directions.
+
     >>> sorted(ms.analyses.read_heads(model, task, batch))
     ['heads', 'joint', 'paths', 'scores', 'selection', 'shares']
     """
     model = resolve_model(model, batch=batch)
+    if model.cfg.attention_dir != "causal":
+        raise InputError(
+            "mechanisms that are sought look back, and this model attends in both directions; put your own in place by "
+            "replace_each, or see attention by attention_by_mechanism"
+        )
     mechanisms, period = slot_mechanisms(task.slot_size), task.slot_size
     tree = reverse_engineer(model, batch, mechanisms, skills=task.skills(batch), tolerance=tolerance, seed=seed)
     subgroups = task.subgroups(batch) or None

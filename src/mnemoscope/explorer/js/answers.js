@@ -10,9 +10,12 @@ import { scoredIn } from "./state.js";
 /** A token as it stands in a sentence. */
 const token = (/** @type {any} */ run, /** @type {number} */ number) => el("b", { class: "tok" }, run.symbols[number]);
 
+/** A token or class that the model predicts. */
+const output = (/** @type {any} */ run, /** @type {number} */ number) => el("b", { class: "tok" }, run.outputs[number]);
+
 /** Several of them. */
-function tokens(/** @type {any} */ run, /** @type {number[]} */ numbers) {
-  return numbers.flatMap((number, i) => [...(i ? [i === numbers.length - 1 ? " or " : ", "] : []), token(run, number)]);
+function outputs(/** @type {any} */ run, /** @type {number[]} */ numbers) {
+  return numbers.flatMap((number, i) => [...(i ? [i === numbers.length - 1 ? " or " : ", "] : []), output(run, number)]);
 }
 
 /** What the exact predictor says, after what the model does. */
@@ -25,7 +28,7 @@ function judged(/** @type {import("./state.js").View} */ view, /** @type {number
   const best = Math.max(...Array.from(due));
   const right = ranked(due).filter((number) => due[number] > best - 1e-6);
   if (right.includes(top) && right.length === 1) return [`, as the exact predictor, ${name}, does (${short(best)})`];
-  const list = right.length > 6 ? [`any of ${right.length} tokens`] : tokens(run, right);
+  const list = right.length > 6 ? [`any of ${right.length} ${run.named ? "classes" : "tokens"}`] : outputs(run, right);
   return [`${right.includes(top) ? "; the" : ", where the"} exact predictor, ${name}, says `, ...list, ` (${short(best)}${right.length > 1 ? " each" : ""})`];
 }
 
@@ -33,7 +36,7 @@ function judged(/** @type {import("./state.js").View} */ view, /** @type {number
 function noAnswer(/** @type {any} */ run, /** @type {ArrayLike<number>} */ said, /** @type {number} */ top) {
   if (run.answers.includes(top)) return [];
   const best = run.answers.reduce((/** @type {number} */ a, /** @type {number} */ b) => (said[b] > said[a] ? b : a));
-  return [", which is no answer of the task; the likeliest answer is ", token(run, best), ` (${short(said[best])})`];
+  return [", which is no answer of the task; the likeliest answer is ", output(run, best), ` (${short(said[best])})`];
 }
 
 export function wordsPanel(/** @type {any} */ app) {
@@ -69,11 +72,11 @@ export function wordsPanel(/** @type {any} */ app) {
     const after = worst.said[answer];
     if (before < 0.1) return needs.replaceChildren();
     if (before - after < 0.1) {
-      needs.replaceChildren("No single part is needed for ", token(run, answer), `: whichever has its mean over sequences in its place, the probability stays at ${short(after)} or more.`);
+      needs.replaceChildren("No single part is needed for ", output(run, answer), `: whichever has its mean over sequences in its place, the probability stays at ${short(after)} or more.`);
       return;
     }
     const [top] = ranked(worst.said, 1);
-    const instead = top === answer ? [] : [", and the model says ", token(run, top), ` (${short(worst.said[top])})`, ...noAnswer(run, worst.said, top)];
+    const instead = top === answer ? [] : [", and the model says ", output(run, top), ` (${short(worst.said[top])})`, ...noAnswer(run, worst.said, top)];
     needs.replaceChildren("It needs ", theCalled(run, worst.name), ` most: with its mean over sequences in its place the probability falls from ${short(before)} to ${short(after)}`, ...instead, ...looks(view, worst.site), ".");
   };
 
@@ -90,16 +93,16 @@ export function wordsPanel(/** @type {any} */ app) {
       const intact = probabilities(clean, state.pos);
       const [before] = ranked(intact, 1);
       const n = state.edits.length;
-      const changed = n ? [` Without the ${n === 1 ? "change" : "changes"} it says `, token(run, before), ` (${short(intact[before])}).`] : [];
-      const elsewhere = differ ? [" On the other sequence it says ", token(run, ranked(probabilities(other, state.pos), 1)[0]), "."] : [];
+      const changed = n ? [` Without the ${n === 1 ? "change" : "changes"} it says `, output(run, before), ` (${short(intact[before])}).`] : [];
+      const elsewhere = differ ? [" On the other sequence it says ", output(run, ranked(probabilities(other, state.pos), 1)[0]), "."] : [];
       first.replaceChildren(
-        "After ", token(run, state.tokens[state.pos]), ` at ${positionName(run, state.pos)} the model says `, token(run, top), ` (probability ${short(said[top])})`,
+        "After ", token(run, state.tokens[state.pos]), ` at ${positionName(run, state.pos)} the model says `, output(run, top), ` (probability ${short(said[top])})`,
         ...noAnswer(run, said, top), ...judged(view, top), ".", ...changed, ...elsewhere,
       );
       const ahead = margin(shown, state.pos, answer, foil);
       const most = attribution(model, shown, state.pos, answer, foil).filter(({ site }) => site).reduce((a, b) => (ahead * b.value > ahead * a.value ? b : a));
       why.replaceChildren(
-        "The logit of ", token(run, answer), ` is ${short(Math.abs(ahead), 1)} ${ahead < 0 ? "below" : "above"} that of `, token(run, foil),
+        "The logit of ", output(run, answer), ` is ${short(Math.abs(ahead), 1)} ${ahead < 0 ? "below" : "above"} that of `, output(run, foil),
         `. Most of this comes directly from ${theCalled(run, most.name)}, ${short(most.value, 1, true)}`, ...looks(view, most.site), ".",
       );
       const own = turn;
@@ -147,10 +150,10 @@ export function answersPanel(/** @type {any} */ app) {
       if (!exactly.hidden) exactly.style.bottom = `${(100 * /** @type {any} */ (due)[tokens[i]]).toFixed(1)}%`;
     });
     of.nodeValue = `${run.symbols[state.tokens[pos]]} →`;
-    says.textContent = run.symbols[top];
+    says.textContent = run.outputs[top];
     button.className = `answer${pos === state.pos ? " chosen" : ""}${before === top ? "" : " changed"}`;
     button.setAttribute("aria-pressed", String(pos === state.pos));
-    button.title = `after ${positionName(run, pos)}, ${run.symbols[state.tokens[pos]]}: ${run.symbols[top]}, probability ${short(said[top])}`;
+    button.title = `after ${positionName(run, pos)}, ${run.symbols[state.tokens[pos]]}: ${run.outputs[top]}, probability ${short(said[top])}`;
   };
 
   return {
@@ -193,12 +196,12 @@ export function answersPanel(/** @type {any} */ app) {
           "table",
           { class: "says" },
           el("caption", {}, `Probability of what follows ${positionName(run, state.pos)}, ${run.symbols[state.tokens[state.pos]]}, and its logit`),
-          el("tr", {}, ...["token", ...columns.map((column) => column.name), "logit"].map((name) => el("th", { scope: "col" }, name))),
+          el("tr", {}, ...[run.named ? "class" : "token", ...columns.map((column) => column.name), "logit"].map((name) => el("th", { scope: "col" }, name))),
           ...tokens.map((/** @type {number} */ token) =>
             el(
               "tr",
               { class: token === view.answer ? "answer-row" : token === view.foil ? "foil-row" : "" },
-              el("th", { scope: "row" }, run.symbols[token]),
+              el("th", { scope: "row" }, run.outputs[token]),
               ...columns.map(({ kind, values }) => cell(kind, values[token])),
               el("td", {}, short(row(shown.logits, state.pos)[token])),
             ),
@@ -206,12 +209,12 @@ export function answersPanel(/** @type {any} */ app) {
         ),
       );
       const options = (/** @type {string} */ own) =>
-        /** @type {[string, string][]} */ ([["", own], ...tokens.map((/** @type {number} */ t) => [String(t), run.symbols[t]])]);
+        /** @type {[string, string][]} */ ([["", own], ...tokens.map((/** @type {number} */ t) => [String(t), run.outputs[t]])]);
       const number = (/** @type {string} */ text) => (text === "" ? null : Number(text));
       const { names } = app.predictors;
       refill(asked, [state.run, tokens, view.answer, view.foil, state.answer, state.foil, state.reference], () => [
-        chooser("explain", options(`its answer, ${run.symbols[view.answer]}`), String(state.answer ?? ""), (v) => app.set({ answer: number(v) })),
-        chooser("against", options(run.symbols[view.foil]), String(state.foil ?? ""), (v) => app.set({ foil: number(v) })),
+        chooser("explain", options(`its answer, ${run.outputs[view.answer]}`), String(state.answer ?? ""), (v) => app.set({ answer: number(v) })),
+        chooser("against", options(run.outputs[view.foil]), String(state.foil ?? ""), (v) => app.set({ foil: number(v) })),
         ...(names.length
           ? [chooser("exact predictor", names.map((/** @type {string} */ name) => [name, name.replaceAll("_", " ")]), state.reference, (reference) => app.set({ reference }))]
           : []),

@@ -97,6 +97,7 @@ export function forward(model, tokens, edits = [], sources = {}) {
       for (let query = 0; query < n; query++) {
         const last = cfg.causal ? query : n - 1;
         for (let key = 0; key <= last; key++) {
+          if (tokens[key] === cfg.masked) continue;
           let sum = 0;
           const [a, b] = [(query * nHeads + head) * dHead, (key * nHeads + head) * dHead];
           for (let i = 0; i < dHead; i++) sum += q[a + i] * k[b + i];
@@ -108,6 +109,7 @@ export function forward(model, tokens, edits = [], sources = {}) {
     /** @type {Float32Array} */
     let pattern = scores.slice();
     if (!cfg.linear) for (let row = 0; row < nHeads * n; row++) softmax(pattern, row * n, n);
+    if (cfg.mix < 1) pattern = pattern.map((weight, i) => cfg.mix * weight + (scores[i] === -Infinity ? 0 : 1 - cfg.mix));
     pattern = hook(`${name}.hook_pattern`, pattern, [nHeads, n, n]);
 
     /** @type {Float32Array} */
@@ -192,20 +194,28 @@ function sum(/** @type {Float32Array} */ one, /** @type {Float32Array} */ other)
 }
 
 /**
- * The mean of every activation over sequences of one length: a source for `mean`. A piece is one sequence.
+ * The mean of every activation over sequences of one length, without their padding: a source for `mean`. A piece is one
+ * sequence. At a position that no sequence reaches the mean is zero.
  *
  * @param {Model} model
  * @param {number[][]} sequences
+ * @param {number[]} lengths      Of the sequences without padding.
  * @returns {Generator<void, import("./edits.js").Source>}
  */
-export function* meanInPieces(model, sequences) {
+export function* meanInPieces(model, sequences, lengths) {
   /** @type {Map<string, {shape: number[], data: Float64Array}>} */
   const sums = new Map();
-  for (const tokens of sequences) {
+  const reached = (sequences[0] ?? []).map((_, pos) => lengths.filter((length) => length > pos).length);
+  for (const [row, tokens] of sequences.entries()) {
     for (const [name, { shape, data }] of forward(model, tokens).cache) {
       let total = sums.get(name);
       if (!total) sums.set(name, (total = { shape, data: new Float64Array(data.length) }));
-      for (let i = 0; i < data.length; i++) total.data[i] += data[i] / sequences.length;
+      const byQuery = /attn_scores$|pattern$/.test(name); // (head, query, key); others begin with the position
+      const width = byQuery ? shape[2] : data.length / shape[0];
+      for (let i = 0; i < data.length; i++) {
+        const pos = Math.floor(i / width) % (byQuery ? shape[1] : shape[0]);
+        if (pos < lengths[row]) total.data[i] += data[i] / reached[pos];
+      }
     }
     yield;
   }

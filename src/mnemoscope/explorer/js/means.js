@@ -34,8 +34,9 @@ export function* meansInPieces(run, model, n, within) {
   const key = JSON.stringify(["mean", n, within]);
   let source = known.get(key);
   if (!source) {
-    const taken = cut(run, n).filter((/** @type {any} */ _, /** @type {number} */ i) => !within || run.classes[within[0]][i] === within[1]);
-    source = yield* meanInPieces(model, taken);
+    const inClass = (/** @type {any} */ _, /** @type {number} */ i) => !within || run.classes[within[0]][i] === within[1];
+    const lengths = run.reference.map((/** @type {any} */ _, /** @type {number} */ i) => Math.min(n, run.lengths[i] ?? n));
+    source = yield* meanInPieces(model, cut(run, n).filter(inClass), lengths.filter(inClass));
     known.set(key, source);
   }
   return source;

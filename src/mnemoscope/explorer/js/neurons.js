@@ -94,7 +94,7 @@ export function neuronCard(app, flip) {
         [`a token, through ${name}`, ...ends(own.token, token)],
         [`a position, through ${name}`, ...ends(own.pos, pos)],
       ]),
-      ["it raises, and lowers, the logit of", ...ends(neuronValue(model, layer, neuron), token)],
+      ["it raises, and lowers, the logit of", ...ends(neuronValue(model, layer, neuron), (i) => run.outputs[i])],
     ];
   };
 
@@ -125,7 +125,7 @@ export function neuronCard(app, flip) {
       const own = turn;
       const work = (function* () {
         const top = (yield* topInputs(model, run.reference, { layer, neuron, pos })).slice(0, NAMED);
-        const named = top.map(({ row: i, activation: value }) => [el("b", { class: "tok" }, typed(run, run.reference[i].slice(0, pos + 1))), ` (${short(value)}) `]).flat();
+        const named = top.map(({ row: i, activation: value }) => [el("b", { class: "tok" }, typed(run, run.reference[i].slice(0, run.cfg.causal ? pos + 1 : run.lengths[i]))), ` (${short(value)}) `]).flat();
         const where = `of the page's ${run.reference.length} sequences, after ${positionName(run, pos)}`;
         active.replaceChildren(...(top.length ? [`Most active, ${where}, on `, ...named] : [`Active on none ${where}.`]));
       })();

@@ -147,7 +147,7 @@ export function partsPanel(/** @type {any} */ app) {
       /** @type {Element} */ (lines[lines.length - 1].line.querySelector(".part")).textContent = strayed ? "biases, and changes of the stream" : "biases";
       const last = /** @type {Element} */ (list.lastElementChild);
       draw(last, total);
-      const [one, other] = [run.symbols[answer], run.symbols[foil]];
+      const [one, other] = [run.outputs[answer], run.outputs[foil]];
       /** @type {Element} */ (last.querySelector(".part")).textContent = `logit of ${one} minus logit of ${other}`;
       note.textContent =
         `What each part adds directly to the logit of ${one} minus that of ${other}, after ${positionName(run, state.pos)}` +

@@ -65,7 +65,7 @@ export function patchesPanel(/** @type {any} */ app) {
       if (!differ) return;
       const first = run.cfg.causal ? state.tokens.findIndex((token, pos) => token !== state.other[pos]) : 0;
       const last = run.cfg.causal ? state.pos : state.tokens.length - 1;
-      const [one, two] = [run.symbols[answer], run.symbols[foil]];
+      const [one, two] = [run.outputs[answer], run.outputs[foil]];
       note.textContent =
         `On the other sequence the logit of ${one} minus that of ${two}, after ${positionName(run, state.pos)}, is ${short(difference, 2, true)} away. ` +
         "Each number is the share of this way that one activation from there goes, everything else as it is: 1 is all of it. Click to keep a patch.";

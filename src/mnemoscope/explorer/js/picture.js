@@ -72,7 +72,7 @@ function attention(/** @type {import("./state.js").View} */ { run, state, shown 
 
 /** What every part adds directly, from a corner on; and how high that is. */
 function parts(/** @type {import("./state.js").View} */ { run, state, model, shown, answer, foil }, /** @type {number} */ left, /** @type {number} */ top) {
-  const difference = `logit of ${run.symbols[answer]} minus that of ${run.symbols[foil]}`;
+  const difference = `logit of ${run.outputs[answer]} minus that of ${run.outputs[foil]}`;
   const total = margin(shown, state.pos, answer, foil);
   const shares = [...attribution(model, shown, state.pos, answer, foil), { name: difference, value: total }];
   const rest = total - shares.slice(0, -2).reduce((sum, { value }) => sum + value, 0);

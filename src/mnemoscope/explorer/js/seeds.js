@@ -94,7 +94,7 @@ export function seedsPanel(/** @type {any} */ app) {
   /** What one run has in its line: the answer, and of every part a small picture with two numbers. */
   const fill = (/** @type {typeof lines[0]} */ { run, number, says, cells }, /** @type {any} */ found, /** @type {number} */ most) => {
     const [top] = ranked(found.said, 1);
-    says.replaceChildren(el("b", { class: "tok" }, run.symbols[top]), ` ${short(found.said[top])}`);
+    says.replaceChildren(el("b", { class: "tok" }, run.outputs[top]), ` ${short(found.said[top])}`);
     for (const { name, site, adds, costs } of found.parts) {
       const role = roleOf(run, name);
       const numbers = [["adds", short(adds, 2, true)], ["costs", short(costs)]].map(([word, value]) => el("span", {}, el("small", {}, `${word} `), value));
@@ -124,7 +124,7 @@ export function seedsPanel(/** @type {any} */ app) {
       if (!node.open || key === asked) return;
       asked = key;
       turn += 1;
-      const [one, two] = [run.symbols[answer], run.symbols[foil]];
+      const [one, two] = [run.outputs[answer], run.outputs[foil]];
       note.textContent =
         `After ${positionName(run, state.pos)}, the models as they are, at step ${run.steps[state.checkpoint]} where a run has it, else at its last. ` +
         `A part adds this much directly to the logit of ${one} minus that of ${two}; it costs the probability of ${one} that is lost with its mean over sequences in its place. ` +

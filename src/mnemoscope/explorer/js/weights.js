@@ -11,12 +11,14 @@
  * @property {number} d_mlp          0: no MLPs
  * @property {number} n_ctx
  * @property {number} d_vocab
- * @property {number} d_vocab_out    tokens that have a logit
+ * @property {number} d_vocab_out    tokens, or classes, that have a logit
  * @property {?string} normalization LN, LNPre, RMS, RMSPre, or null
  * @property {number} eps
  * @property {string} act_fn
  * @property {boolean} causal
  * @property {boolean} linear        attention without a softmax
+ * @property {number} mix            share of the softmax in attention, to which a constant is added
+ * @property {?number} masked        token to which no position attends
  * @property {number} attn_scale     what scores are divided by
  * @typedef {{cfg: Config, weights: Object<string, Tensor>}} Model
  */
