@@ -6,6 +6,7 @@ They are the controls of what tells the two apart. All read a b, with the answer
 import math
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -75,7 +76,8 @@ def clock(task: ModularAddition, *, frequencies: Sequence[int] = FREQUENCIES) ->
     model, dim = _model(task, 2 * n, n * per_frequency)
     model.embed.W_E[:] = circles(p, frequencies) @ dim["token"].T
     _look_back(model, dim)
-    mlp, width = model.blocks[0].mlp, 2 / _N_PIECES
+    mlp: Any = model.blocks[0].mlp
+    width = 2 / _N_PIECES
     each = product(range(n), products, (1, -1), (1, -1), range(_N_PIECES))
     for neuron, (k, (of_a, of_b, of_answer, sign), between, side, piece) in enumerate(each):
         first, second = dim["read"][:, 2 * k + of_a] / GAIN, dim["token"][:, 2 * k + of_b]
@@ -102,7 +104,7 @@ def pizza(task: ModularAddition, *, frequencies: Sequence[int] = FREQUENCIES) ->
     model.embed.W_E[:] = circles(p, frequencies) @ dim["token"].T
     _prefer_first(model, dim, math.log(2))
     set_value_output(model, (0, 0), (dim["token"], 3 * dim["token"]))
-    mlp = model.blocks[0].mlp
+    mlp: Any = model.blocks[0].mlp
     for neuron, (k, i, side) in enumerate(product(range(n), range(_N_DIRECTIONS), (1, -1))):
         here, phi = slice(2 * k, 2 * k + 2), math.pi * i / _N_DIRECTIONS
         reads, writes = (torch.tensor([math.cos(m * phi), math.sin(m * phi)]) for m in (1, 2))
@@ -122,7 +124,8 @@ def lookup(task: ModularAddition, *, seed: int = 0) -> HookedTransformer:
     model, dim = _model(task, p, p * p)
     model.embed.W_E[:] = dim["token"].T
     _look_back(model, dim)
-    mlp, batch = model.blocks[0].mlp, task.table()
+    mlp: Any = model.blocks[0].mlp
+    batch = task.table()
     first, second, answer = (batch.latents[name] for name in ("a", "b", "sum"))
     mlp.W_in[:] = dim["read"][:, first] / GAIN + dim["token"][:, second]
     mlp.b_in[:] = -1

@@ -87,7 +87,8 @@ def test_circles_together_hide_the_form_and_one_at_a_time_show_it():
     model = pizza(task, frequencies=range(1, 6))
     logits = answer_logits(model, task)
     number = torch.arange(17).double()
-    due = sum((2 * math.pi * k * (number[:, None, None] + number[:, None] - number) / 17).cos() for k in range(1, 6))
+    sums = number[:, None, None] + number[:, None] - number
+    due = torch.stack([(2 * math.pi * k * sums / 17).cos() for k in range(1, 6)]).sum(0)
     together = (logits * due).sum().square() / (logits.square().sum() * due.square().sum())
     shares = forms(model, task).share
     assert float(shares.sel(form="pizza")) == pytest.approx(1, abs=0.01)
