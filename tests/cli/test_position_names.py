@@ -28,6 +28,7 @@ SMALLER = {
     "in-context-bigrams": {"task.length": 12, "model.d_model": 16},
     "noisy-recall": {"task.length": 12, "model.d_model": 16, "task.n_tokens": 8},
     "factual-recall": {"task.length": 6, "task.n_subjects": 4, "task.n_relations": 3, "task.n_noise": 5},
+    "modular-addition": {"task.modulus": 7},
 }
 """Tasks that are faster so, by name."""
 FIRST = {PRESETS.get(name).task.name: name for name in reversed(PRESETS.names())}
@@ -45,6 +46,7 @@ TYPED = {
     "in-context-bigrams": "the cat",
     "noisy-recall": "1 2 1 3 1",
     "retrieval": "1",
+    "modular-addition": "4 5",
 }
 """A sequence of every task."""
 TOKENS = dict.fromkeys(
@@ -64,6 +66,7 @@ REFUSED = {
     "factual-recall": {**LOOKUP, **UNTRAINED, "circuits": "one vocabulary"},
     "in-context-bigrams": {**LOOKUP, **SHOWN},
     "noisy-recall": {**LOOKUP, **SHOWN},
+    "modular-addition": {**LOOKUP, **UNTRAINED, "heads": "attends in both directions"},
 }
 """What every task has no answer to, and a part of the line that says why; all else is answered."""
 CHEAP = {

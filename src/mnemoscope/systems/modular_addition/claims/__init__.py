@@ -1,0 +1,1 @@
+"""Claims C1 to C6."""
