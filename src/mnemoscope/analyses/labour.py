@@ -13,8 +13,8 @@ half, and averaged over the parts:
     random   = mean over p and q of s(p, own(q))       own heads assigned to parts at random, as many parts each
     division = (share - random) / (1 - random)         1: every part has a head; 0: no better than at random
 
-Of two parts and two heads the division is 1 where each part needs a head of its own, ½ where one head serves both parts
-and the other one of them, and 0 where one head serves both, or both heads do.
+Of two parts and two heads the division is 1 where each part needs a head of its own. It is ½ where one head serves both
+parts and the other one of them. It is 0 where one head serves both, or both heads do.
 A part whose effects add up to less than `LEAST` needs no head: all have the same share. If `random` is 1, the division
 is 0.
 
