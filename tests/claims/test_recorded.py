@@ -14,7 +14,10 @@ from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
-NOT_TRIED = {"L1", "L2", "R5-alone", "R6", "C2", "C4"}
+NOT_TRIED = {
+    *("L1", "L2", "R5-alone", "R6", "C2", "C4", "T4", "D1-skills", "D1-values", "D1-letters", "D1-places", "D1-faults"),
+    *(f"P{number}" for number in range(1, 17)),
+}
 """The first two ask for models that are too large, the others for models to be trained: `docs/outcomes.md` says so."""
 
 

@@ -39,6 +39,7 @@ from mnemoscope.core.skills import Skills, random_halves
 from mnemoscope.models.subjects import Subject
 
 Metric = Literal["accuracy", "log_prob"]
+"""Names of the measures in which effects of heads can be taken."""
 HALVES = ("own", "tested")
 """Of the prompts: on one the own heads are chosen, on the other everything is measured."""
 
@@ -81,7 +82,7 @@ def head_effects(
         InputError: A part is tested in one half only, or there is no such head.
 
     >>> effects = ms.analyses.head_effects(model, batch, skills)
-    >>> effects.dims, effects.head.values.tolist()
+    >>> effects.dims, effects["head"].values.tolist()
     (('half', 'part', 'head'), ['L0H0', 'L0H1'])
     """
     model = resolve_model(model, batch=batch)
@@ -105,7 +106,12 @@ def head_effects(
 
 
 def subject_division(subject: Subject) -> dict[str, float]:
-    """`share`, `random` and `division` of a subject, by accuracy, over the parts of its task in `PART_EFFECTS`."""
+    """`share`, `random` and `division` of a subject, by accuracy, over the parts of its task in `PART_EFFECTS`.
+
+    >>> found = ms.analyses.subject_division(ms.Subject(model=model, task=task, seed=0))
+    >>> sorted(found)
+    ['division', 'random', 'share']
+    """
     found = division_of_labour(PART_EFFECTS.get(subject.task.name)(subject, metric="accuracy"))
     return {name: float(found[name]) for name in ("share", "random", "division")}
 

@@ -29,7 +29,9 @@ VERDICT_HEADER = ("id", "statement", "verdict", "recipe", "share", "effect", "re
 UNJUDGED_HEADER = ("id", "quantity", "mean [range]", "measured")
 """Columns of the table of quantities without a verdict."""
 ORIGINALS_HEADER = ("id", "original", "quantity", "value", "seeds, mean [range]", "place among the seeds")
+"""Columns of the table of published models."""
 ORIGINALS = "published models beside the judged seeds; no verdict rests on them"
+"""Title of the table of published models."""
 UNJUDGED = "measured where no replicate passes the gate; no verdict"
 """Title of the table of quantities without a verdict."""
 LONGEST = 72

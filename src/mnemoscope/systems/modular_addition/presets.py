@@ -60,9 +60,11 @@ for _name, _value in _PRESETS.items():
 NO_DECAY = (("recipe.weight_decay", 0.0),)
 _SEEDS = tuple(range(32, 48))
 _JUDGED = (
-    TrainingSet(recipe="quick", presets=("addition-c1", "addition-c0"), seeds=_SEEDS),
-    TrainingSet(recipe="quick", presets=tuple(MIXES)[1:-1], seeds=_SEEDS),
-    TrainingSet(recipe="quick", presets=("addition-c1",), seeds=_SEEDS, changes=NO_DECAY, called="no-decay"),
+    TrainingSet(recipe="quick", presets=("addition-c1", "addition-c0"), seeds=_SEEDS, packed=False),
+    TrainingSet(recipe="quick", presets=tuple(MIXES)[1:-1], seeds=_SEEDS, packed=False),
+    TrainingSet(
+        recipe="quick", presets=("addition-c1",), seeds=_SEEDS, changes=NO_DECAY, called="no-decay", packed=False
+    ),
 )
 SYSTEMS.add(
     "modular-addition",

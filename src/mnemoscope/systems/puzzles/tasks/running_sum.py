@@ -20,6 +20,8 @@ from mnemoscope import TASKS, BaseTask, Batch, InputError
 from mnemoscope.core import in_range, one_of
 
 SPLITS = ("train", "test")
+_DRAWN = 64
+"""Sequences drawn for each that is monitored: about one in twelve is far from zero."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,27 @@ class RunningSum(BaseTask):
         """The three classes."""
         return {name: batch.scored & (batch.targets == i) for i, name in enumerate(self.classes)}
 
+    def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
+        """`near`: one value can be replaced so that the last sum gets another sign; `far`: none can."""
+        values = self.values(batch)
+        total = values.sum(1, keepdim=True)
+        near = ((total - values).abs() - self.largest).amin(1) <= 0
+        return {"near": near, "far": ~near}
+
+    def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
+        """`n` sequences of each subgroup, weighted by its share of the sequences.
+
+        Raises InputError where a subgroup is too rare for that, as in sequences too short to get far from zero.
+        """
+        drawn = self.sample(_DRAWN * n, split=split, generator=generator)
+        groups = self.subgroups(drawn)
+        for name, mask in groups.items():
+            if int(mask.sum()) < n:
+                raise InputError(f"too few of {len(drawn)} sequences are {name}: {int(mask.sum())}; take longer ones")
+        rows = torch.cat([mask.nonzero()[:n, 0] for mask in groups.values()])
+        weights = torch.cat([(mask.float().mean() / n).expand(n) for mask in groups.values()])
+        return replace(drawn.select(rows), weights=weights)
+
     # ---- exact predictors
 
     def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos class"]:
@@ -131,7 +154,8 @@ class RunningSum(BaseTask):
         one_of("reference", name, self.references)
         if name == "uniform":
             return torch.full((*batch.inputs.shape, len(self.classes)), 1 / len(self.classes), dtype=torch.double)
-        sign = self.values(batch).sign() + 1 if name == "last_value" else batch.targets
+        values = self.values(batch)
+        sign = (values if name == "last_value" else values.cumsum(1)).sign() + 1
         result = torch.nn.functional.one_hot(sign, len(self.classes)).double()
         if name == "nonzero":
             either = torch.tensor([0.5, 0.0, 0.5], dtype=torch.double, device=result.device)

@@ -120,7 +120,7 @@ class SortedList(BaseTask):
             "uniform": (values < self.n_values).expand(*batch.inputs.shape, -1),
             "shown": listed.expand(*batch.inputs.shape, -1),
             "larger": listed & (values > last),
-            "answer": batch.targets[..., None] == values,
+            "answer": listed & (values > last) & ((listed & (values > last)).cumsum(-1) == 1),
         }[name].double()
         return (possible / possible.sum(-1, keepdim=True)).masked_fill(~batch.scored[..., None], math.nan)
 
