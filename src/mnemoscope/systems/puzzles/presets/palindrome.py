@@ -8,7 +8,7 @@ from mnemoscope.systems.puzzles.tasks.palindrome import Palindrome
 _EPOCH = 196  # 100,000 sequences in batches of 512
 _MODEL = ModelSpec(d_model=28, d_head=14, n_heads=2, n_layers=2, mlp=False)
 _QUICK = Recipe(
-    name="quick", n_steps=800, batch_size=256, learning_rate=3e-3, beta2=0.98, warmup_steps=100, decay="cosine",
+    name="quick", n_steps=2000, batch_size=256, learning_rate=3e-3, beta2=0.98, warmup_steps=100, decay="cosine",
     metrics_every=50, checkpoint_steps=(),
 )  # fmt: skip
 PALINDROME = Preset(
