@@ -1,8 +1,8 @@
 """Effects of a ruling as strips of points over seeds and as curves over training, with the margin.
 
-The side of the margin that clears it is shaded. A strip has a column for the seeds and one for each control, called C and
-its number in the order in which they were declared. Its scale is that of the judged seeds and of the margin. Points far
-beyond it, often those of controls, stand at the edge with an arrow and their value.
+The side of the margin that clears it is shaded. A strip has a column for the seeds and one for each control, called C
+and its number in the order in which they were declared. Its scale is that of the judged seeds and of the margin. Points
+far beyond it, often those of controls, stand at the edge with an arrow and their value.
 """
 
 from dataclasses import dataclass
