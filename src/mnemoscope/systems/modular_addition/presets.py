@@ -78,6 +78,5 @@ SYSTEMS.add(
         ),
         shipped=_JUDGED,
         compact=True,
-        default="addition-c1",
     ),
 )
