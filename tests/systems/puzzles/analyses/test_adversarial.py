@@ -2,9 +2,9 @@
 
 import pytest
 
+from mnemoscope.models import load_original
 from mnemoscope.systems.puzzles.analyses.adversarial import adversarial_search
 from mnemoscope.systems.puzzles.constructed.palindrome import BLIND, PUBLISHED, mirror_reader
-from mnemoscope.systems.puzzles.originals import load_original
 from mnemoscope.systems.puzzles.tasks.brackets import CLOSE, OPEN, Brackets
 from mnemoscope.systems.puzzles.tasks.palindrome import Palindrome
 from tests.originals import original_file

@@ -5,10 +5,10 @@ import torch
 
 from mnemoscope import InputError
 from mnemoscope.claims import EFFECT
+from mnemoscope.models import load_original
 from mnemoscope.systems.puzzles.analyses.brackets import accuracies
 from mnemoscope.systems.puzzles.claims import brackets
 from mnemoscope.systems.puzzles.constructed.brackets import DIRECT, DOUBLE, PREFIX, bracket_counter
-from mnemoscope.systems.puzzles.originals import load_original
 from mnemoscope.systems.puzzles.tasks.brackets import Brackets
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.originals import original_file

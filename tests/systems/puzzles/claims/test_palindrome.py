@@ -4,6 +4,7 @@ import pytest
 
 from mnemoscope import InputError
 from mnemoscope.claims import EFFECT, GATE
+from mnemoscope.models import load_original
 from mnemoscope.systems.puzzles.claims import blind_places, palindrome
 from mnemoscope.systems.puzzles.constructed.palindrome import (
     BLIND,
@@ -14,7 +15,6 @@ from mnemoscope.systems.puzzles.constructed.palindrome import (
     SHARED,
     mirror_reader,
 )
-from mnemoscope.systems.puzzles.originals import load_original
 from mnemoscope.systems.puzzles.tasks.palindrome import Palindrome
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.originals import original_file

@@ -4,11 +4,11 @@ import pytest
 
 from mnemoscope import InputError
 from mnemoscope.claims import GATE
+from mnemoscope.models import load_original
 from mnemoscope.systems.puzzles.analyses.running_sum import accuracy, mean_or_sum, without_neurons
 from mnemoscope.systems.puzzles.claims.running_sum import P13, P14
 from mnemoscope.systems.puzzles.constructed.running_sum import TASK, counting_model, direct_model, mean_model
 from mnemoscope.systems.puzzles.constructed.sorted_list import range_model
-from mnemoscope.systems.puzzles.originals import load_original
 from mnemoscope.systems.puzzles.tasks.sorted_list import SortedList
 from tests.originals import original_file
 from tests.systems.on_trial import on, verdict

@@ -5,10 +5,10 @@ import pytest
 
 from mnemoscope import InputError, ablate, generator
 from mnemoscope.claims import GATE
+from mnemoscope.models import load_original
 from mnemoscope.systems.puzzles.analyses.sorted_list import accuracy, looks_and_copies, range_agreement, sharing
 from mnemoscope.systems.puzzles.claims.sorted_list import P11, P12
 from mnemoscope.systems.puzzles.constructed.sorted_list import TASK, bag_model, by_owner, range_model
-from mnemoscope.systems.puzzles.originals import load_original
 from mnemoscope.systems.puzzles.tasks.palindrome import Palindrome
 from tests.originals import original_file
 from tests.systems.on_trial import on, verdict

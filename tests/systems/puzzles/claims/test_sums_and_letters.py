@@ -6,13 +6,13 @@ import torch
 
 from mnemoscope import InputError
 from mnemoscope.claims import EFFECT, GATE
+from mnemoscope.models import load_original
 from mnemoscope.systems.puzzles.analyses.digit_sum import agreement, carry_heads, carry_orders, mode_shares
 from mnemoscope.systems.puzzles.analyses.first_unique import suppression
 from mnemoscope.systems.puzzles.claims.digit_sum import P8, P9, P10, measure_directions, measure_layers, measure_order
 from mnemoscope.systems.puzzles.claims.first_unique import P6, P7, measure_sharing, measure_suppression
 from mnemoscope.systems.puzzles.constructed.digit_sum import ORDERS
 from mnemoscope.systems.puzzles.constructed.first_unique import counter
-from mnemoscope.systems.puzzles.originals import load_original
 from mnemoscope.systems.puzzles.tasks.digit_sum import DigitSum
 from mnemoscope.systems.puzzles.tasks.first_unique import FirstUnique
 from tests.originals import original_file

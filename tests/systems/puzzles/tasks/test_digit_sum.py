@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mnemoscope import InputError
-from mnemoscope.systems.puzzles.originals import load_original
+from mnemoscope.models import load_original
 from mnemoscope.systems.puzzles.tasks.digit_sum import DigitSum
 from tests.originals import original_file
 from tests.support import seeded

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mnemoscope import InputError, PromptPairs
-from mnemoscope.systems.puzzles.originals import load_original
+from mnemoscope.models import load_original
 from mnemoscope.systems.puzzles.tasks.first_unique import FirstUnique
 from tests.originals import original_file
 from tests.support import seeded
