@@ -113,7 +113,7 @@ class TestPatch:
         assert results[0].identical(results[1])
 
     def test_answers_that_the_model_cannot_give_are_refused(self):
-        with pytest.raises(InputError, match="tokens that the model predicts, 0 to 2; got 5"):
+        with pytest.raises(InputError, match="has 3 outputs and the batch has the target 5; take a model with more"):
             patch(foreign_model(d_vocab_out=3), lookup_pairs(), kind="z", over=("layer",))
 
     def test_prompts_that_do_not_fit_are_refused(self):

@@ -109,10 +109,9 @@ _LISTS = [
     case(name, set_by_hand("sorted-list", make, TASK), n=1)
     for name, make in (("a range a head", range_model), ("one head", single_model), ("graded", graded_model))
 ]
-for _claim in (
-    division_claim("values", "sorted-list", "value", _LISTS[0], negative=tuple(_LISTS[1:])),
-    division_claim("letters", "first-unique", "letter"),
-    division_claim("places", "palindrome", "place"),
-    division_claim("faults", "brackets", "fault"),
-):
+VALUES = division_claim("values", "sorted-list", "value", _LISTS[0], negative=tuple(_LISTS[1:]))
+LETTERS = division_claim("letters", "first-unique", "letter")
+PLACES = division_claim("places", "palindrome", "place")
+FAULTS_DIVIDED = division_claim("faults", "brackets", "fault")
+for _claim in (VALUES, LETTERS, PLACES, FAULTS_DIVIDED):
     CLAIMS.add(_claim.id, _claim)
