@@ -34,6 +34,12 @@ def test_tokens_are_read_at_the_last_position_and_a_batch_where_it_is_scored():
     assert model_content(model, batch, Packer(), symbols=["\n", *"vwxyz"]).symbols == list("⏎vwxyz")
 
 
+def test_padded_sequences_keep_their_lengths():
+    lengths = torch.tensor([5, 4, 5])
+    assert model_content(random_model(), scored(TOKENS, 1, lengths=lengths), Packer()).lengths == [5, 4, 5]
+    assert model_content(random_model(), scored(TOKENS, 1), Packer()).lengths == []
+
+
 @pytest.mark.parametrize(
     ("given", "word"),
     [
@@ -43,7 +49,6 @@ def test_tokens_are_read_at_the_last_position_and_a_batch_where_it_is_scored():
         ({"sequences": TOKENS[:, :0]}, "at least one token"),
         ({"sequences": TOKENS + 1}, "token 6"),
         ({"sequences": TOKENS.repeat(1, 2)}, "the batch has 10"),
-        ({"sequences": scored(TOKENS, 4, lengths=torch.tensor([5, 4, 5]))}, "one length"),
         ({"sequences": TOKENS, "symbols": "abc"}, "6 tokens; got 3"),
         ({"sequences": TOKENS, "pos": 5}, "pos must be from -5 to 4"),
         ({"sequences": TOKENS, "pos": []}, "at least one position"),
