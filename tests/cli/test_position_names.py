@@ -29,6 +29,7 @@ SMALLER = {
     "noisy-recall": {"task.length": 12, "model.d_model": 16, "task.n_tokens": 8},
     "factual-recall": {"task.length": 6, "task.n_subjects": 4, "task.n_relations": 3, "task.n_noise": 5},
     "modular-addition": {"task.modulus": 7},
+    **dict.fromkeys(("palindrome", "first-unique", "digit-sum", "sorted-list", "running-sum", "brackets"), {}),
 }
 """Tasks that are faster so, by name."""
 FIRST = {PRESETS.get(name).task.name: name for name in reversed(PRESETS.names())}
@@ -47,6 +48,12 @@ TYPED = {
     "noisy-recall": "1 2 1 3 1",
     "retrieval": "1",
     "modular-addition": "4 5",
+    "palindrome": " ".join(map(str, (*range(10), *range(9, -1, -1)))),
+    "first-unique": "abcab",
+    "digit-sum": "1234 + 567",
+    "sorted-list": "9 3 5 12 40 7 1 22 30 18",
+    "running-sum": "3 -2 -4 5",
+    "brackets": "(())()",
 }
 """A sequence of every task."""
 TOKENS = dict.fromkeys(
@@ -62,11 +69,13 @@ UNTRAINED = dict.fromkeys(PAIRS, "tells clean from corrupted sequences apart")
 REFUSED = {
     "permutation-lookup": {},
     "retrieval": TOKENS,
-    "k-hop": {**TOKENS, "heads": "must be causal"},
-    "factual-recall": {**LOOKUP, **UNTRAINED, "circuits": "one vocabulary"},
+    "k-hop": {**TOKENS, "heads": "attends in both directions"},
+    "factual-recall": {**LOOKUP, **UNTRAINED},
     "in-context-bigrams": {**LOOKUP, **SHOWN},
     "noisy-recall": {**LOOKUP, **SHOWN},
     "modular-addition": {**LOOKUP, **UNTRAINED, "heads": "attends in both directions"},
+    **dict.fromkeys(("palindrome", "first-unique", "digit-sum", "sorted-list", "running-sum"), {**LOOKUP, **UNTRAINED}),
+    "brackets": {**LOOKUP, **UNTRAINED, "heads": "attends in both directions"},
 }
 """What every task has no answer to, and a part of the line that says why; all else is answered."""
 CHEAP = {

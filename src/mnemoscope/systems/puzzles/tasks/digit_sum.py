@@ -86,6 +86,16 @@ class DigitSum(BaseTask):
         scored[:, list(self.due)] = True
         return Batch(inputs=inputs, targets=inputs.roll(-1, 1), scored=scored, derive=self.latents, symbol=self.symbol)
 
+    def parse(self, text: str) -> Batch:
+        """One sum as typed, such as `1234+0567`; raises InputError for numbers with more digits than the task has."""
+        numbers = text.replace(" ", "").removesuffix("=").split("+")
+        in_range("the number of terms", len(numbers), 2, 2)
+        for number in numbers:
+            for digit in number:
+                one_of("a digit", digit, [str(value) for value in self.answers])
+            in_range("the number of digits of a term", len(number), 1, self.n_digits)
+        return self.batch(torch.tensor([[[int(digit) for digit in each.zfill(self.n_digits)] for each in numbers]]))
+
     def terms(self, inputs: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch term place"]:
         """The digits of both numbers."""
         n = self.n_digits

@@ -81,6 +81,14 @@ class FirstUnique(BaseTask):
             symbol=self.symbol,
         )
 
+    def parse(self, text: str) -> Batch:
+        """One sequence of letters as typed, at most as long as those of the task."""
+        letters = "".join(text.replace(",", " ").split())
+        for letter in letters:
+            one_of("a letter", letter, self.letters)
+        in_range("the number of letters", len(letters), 1, self.n_shown)
+        return self.batch(torch.tensor([[self.letters.index(letter) for letter in letters]]))
+
     def once(self, inputs: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch pos letter"]:
         """True for the letters that stood once so far."""
         return torch.nn.functional.one_hot(inputs, self.d_vocab)[..., : self.none].cumsum(1) == 1
