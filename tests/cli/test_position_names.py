@@ -24,12 +24,13 @@ SHORT = {
     "recipe.metrics_every": 1,
     "recipe.checkpoint_steps": (1,),
 }
+PUZZLES = ("palindrome", "first-unique", "digit-sum", "sorted-list", "running-sum", "brackets")
 SMALLER = {
     "in-context-bigrams": {"task.length": 12, "model.d_model": 16},
     "noisy-recall": {"task.length": 12, "model.d_model": 16, "task.n_tokens": 8},
     "factual-recall": {"task.length": 6, "task.n_subjects": 4, "task.n_relations": 3, "task.n_noise": 5},
     "modular-addition": {"task.modulus": 7},
-    **dict.fromkeys(("palindrome", "first-unique", "digit-sum", "sorted-list", "running-sum", "brackets"), {}),
+    **{name: {} for name in PUZZLES},
 }
 """Tasks that are faster so, by name."""
 FIRST = {PRESETS.get(name).task.name: name for name in reversed(PRESETS.names())}
@@ -64,6 +65,7 @@ LOOKUP = {"interchange": "reads runs of permutation-lookup"}
 PAIRS = ("patch", "patch attention", "edges", "discover")
 SHOWN = dict.fromkeys(PAIRS, "needs sequences in which a trigger's output")
 """Commands that are refused for pairs that short sequences do not have."""
+NO_MLP = {"neurons": "the model has no MLP"}
 UNTRAINED = dict.fromkeys(PAIRS, "tells clean from corrupted sequences apart")
 """Commands that are refused for models that have learned nothing."""
 REFUSED = {
@@ -74,7 +76,8 @@ REFUSED = {
     "in-context-bigrams": {**LOOKUP, **SHOWN},
     "noisy-recall": {**LOOKUP, **SHOWN},
     "modular-addition": {**LOOKUP, **UNTRAINED, "heads": "attends in both directions"},
-    **dict.fromkeys(("palindrome", "first-unique", "digit-sum", "sorted-list", "running-sum"), {**LOOKUP, **UNTRAINED}),
+    **{name: {**LOOKUP, **UNTRAINED, **NO_MLP} for name in PUZZLES[:4]},
+    "running-sum": {**LOOKUP, **UNTRAINED},
     "brackets": {**LOOKUP, **UNTRAINED, "heads": "attends in both directions"},
 }
 """What every task has no answer to, and a part of the line that says why; all else is answered."""
@@ -133,7 +136,8 @@ def called(command: str, task, run) -> list[str]:
         other = beside if beside.is_dir() else f"{run.path}@{run.steps[0]}"
         return ["compare", str(run.path), str(other), "--n", "12"]
     name, *words = CHEAP[command] if " " in command else [command, *CHEAP.get(command, ["--n", "12"])]
-    return [name, str(run.path), *words]
+    rare = task.name in PUZZLES  # some of their skills are
+    return [name, str(run.path), *("64" if rare and word.isdigit() and word != "2" else word for word in words)]
 
 
 def texts_of(figure) -> list[str]:

@@ -62,6 +62,8 @@ class PromptPairs:
             masks = task.skills(clean)
             one_of("skill", skill, masks)
             rows = masks[skill].any(1)
+            if not rows.any():
+                raise InputError(f"skill {skill} is tested in none of {len(clean)} sequences; take more of them")
             pairs = PromptPairs.from_task(task, clean.select(rows), kind=kind, seed=seed)
             return pairs.read_at(masks[skill][rows])
         stream = generator(seed, "pairs", kind, device=clean.inputs.device)

@@ -64,9 +64,19 @@ def test_pairs_change_the_last_answer_or_keep_it(kind, changed):
         assert not same_sum.any()
 
 
-def test_a_sum_far_from_zero_cannot_be_turned_by_one_value():
-    with pytest.raises(InputError, match="turn_sum needs sequences"):
-        TASK.corrupt(TASK.batch(torch.full((1, 20), 5)), kind="turn_sum", generator=seeded())
+def test_as_many_values_are_turned_as_it_takes():
+    far = TASK.batch(torch.full((1, 20), 5))
+    other = TASK.corrupt(far, kind="turn_sum", generator=seeded())
+    assert int((other.inputs != far.inputs).sum()) == 10
+    assert TASK.pair_report(far, other) == {"answer_changed": 1}
+
+
+def test_a_sum_of_zero_stays_zero_where_values_shift():
+    batch = sample(400)
+    batch = batch.select(batch.latents["sum"][:, -1] == 0)
+    other = TASK.corrupt(batch, kind="shift_sum", generator=seeded())
+    assert (other.latents["sum"][:, -1] == 0).all()
+    assert (batch.inputs != other.inputs).sum(1).tolist() == [2] * len(batch)
 
 
 @pytest.mark.parametrize(

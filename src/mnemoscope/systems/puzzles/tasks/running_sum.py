@@ -16,12 +16,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope import TASKS, BaseTask, Batch, InputError
+from mnemoscope import TASKS, BaseTask, Batch
 from mnemoscope.core import in_range, one_of
 
 SPLITS = ("train", "test")
-_DRAWN = 64
-"""Sequences drawn for each that is monitored: about one in twelve is far from zero."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,27 +120,6 @@ class RunningSum(BaseTask):
         """The three classes."""
         return {name: batch.scored & (batch.targets == i) for i, name in enumerate(self.classes)}
 
-    def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """`near`: one value can be replaced so that the last sum gets another sign; `far`: none can."""
-        values = self.values(batch)
-        total = values.sum(1, keepdim=True)
-        near = ((total - values).abs() - self.largest).amin(1) <= 0
-        return {"near": near, "far": ~near}
-
-    def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
-        """`n` sequences of each subgroup, weighted by its share of the sequences.
-
-        Raises InputError where a subgroup is too rare for that, as in sequences too short to get far from zero.
-        """
-        drawn = self.sample(_DRAWN * n, split=split, generator=generator)
-        groups = self.subgroups(drawn)
-        for name, mask in groups.items():
-            if int(mask.sum()) < n:
-                raise InputError(f"too few of {len(drawn)} sequences are {name}: {int(mask.sum())}; take longer ones")
-        rows = torch.cat([mask.nonzero()[:n, 0] for mask in groups.values()])
-        weights = torch.cat([(mask.float().mean() / n).expand(n) for mask in groups.values()])
-        return replace(drawn.select(rows), weights=weights)
-
     # ---- exact predictors
 
     def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos class"]:
@@ -167,32 +144,51 @@ class RunningSum(BaseTask):
     def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
         """Minimal pairs of whole sequences; "the answer" is that at the last position.
 
-        - `turn_sum`: one random value is replaced so that the last sum gets another sign. The answer changes.
-        - `shift_sum`: one random value is replaced so that the last sum changes, and its sign does not. The answer
-          stays.
+        - `turn_sum`: one random value is replaced so that the last sum gets another sign. The answer changes. Where no
+          single value can do that, those that hold the sum most are turned before.
+        - `shift_sum`: one random value is replaced so that the last sum changes, and its sign does not. Where the sum
+          is zero, the smallest value grows by one and the largest shrinks by one. The answer stays.
         - `reorder`: the values come in another order. The last sum stays.
-
-        Where no single value can do that, as in sequences whose sum is far from zero, InputError says so; select others
-        by the latent `sum`.
         """
         one_of("kind", kind, self.corruptions)
-        values = self.values(batch)
-        n, device = len(values), values.device
+        changed = self.values(batch).clone()
+        n, device = len(changed), changed.device
         draws = torch.rand(n, self.length, self.d_vocab, generator=generator, device=generator.device).to(device)
         if kind == "reorder":
-            changed = values.gather(1, draws[..., 0].argsort(1))
+            changed = changed.gather(1, draws[:, : changed.shape[1], 0].argsort(1))
+        elif kind == "turn_sum":
+            far = ~self._replaceable(changed, same=False).flatten(1).any(1)
+            while far.any():
+                held = changed[far]
+                side = held.sum(1, keepdim=True).sign()
+                changed[far] = held.scatter(1, (held * side).argmax(1, keepdim=True), -side * self.largest)
+                far = ~self._replaceable(changed, same=False).flatten(1).any(1)
+            self._replace_one(changed, draws, same=False)
         else:
-            new = torch.arange(-self.largest, self.largest + 1, device=device)
-            total = values.sum(1)[:, None, None]
-            after = total - values[..., None] + new
-            same = after.sign() == total.sign()
-            possible = (same if kind == "shift_sum" else ~same) & (after != total)
-            if not possible.flatten(1).any(1).all():
-                raise InputError(f"{kind} needs sequences in which one value can do it; select by the latent sum")
-            chosen = draws.masked_fill(~possible, -1).flatten(1).argmax(1)
-            changed = values.clone()
-            changed[torch.arange(n, device=device), chosen // self.d_vocab] = new[chosen % self.d_vocab]
+            zero = changed.sum(1) == 0
+            step = torch.zeros_like(changed).scatter_add(1, changed.argmin(1)[:, None], torch.ones_like(changed[:, :1]))
+            step = step.scatter_add(1, changed.argmax(1)[:, None], -torch.ones_like(changed[:, :1]))
+            shifted = changed[~zero]
+            self._replace_one(shifted, draws[~zero], same=True)
+            changed[zero] += step[zero]
+            changed[~zero] = shifted
         return replace(self.batch(changed), weights=batch.weights, scored=batch.scored)
+
+    def _replaceable(self, values: Int[Tensor, "batch pos"], *, same: bool) -> Bool[Tensor, "batch pos value"]:
+        """True where a value in place of another changes the last sum and keeps its sign, or gives it another one."""
+        new = torch.arange(-self.largest, self.largest + 1, device=values.device)
+        total = values.sum(1)[:, None, None]
+        after = total - values[..., None] + new
+        return ((after.sign() == total.sign()) == same) & (after != total)
+
+    def _replace_one(
+        self, values: Int[Tensor, "batch pos"], draws: Float[Tensor, "batch pos value"], *, same: bool
+    ) -> None:
+        """Replace one value of every sequence, drawn alike among all replacements that are possible."""
+        possible = self._replaceable(values, same=same)
+        chosen = draws[:, : values.shape[1]].masked_fill(~possible, -1).flatten(1).argmax(1)
+        place, new = chosen // self.d_vocab, chosen % self.d_vocab - self.largest
+        values[torch.arange(len(values), device=values.device), place] = new
 
     def pair_report(self, clean: Batch, corrupted: Batch) -> dict[str, float]:
         """`answer_changed`: the share of the pairs with another answer at the last position."""
