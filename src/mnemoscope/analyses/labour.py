@@ -41,8 +41,7 @@ from mnemoscope.models.subjects import Subject
 Metric = Literal["accuracy", "log_prob"]
 """Names of the measures in which effects of heads can be taken."""
 HALVES = ("own", "tested")
-"""Of the prompts: on one the own heads are chosen, on the other everything is measured."""
-
+"""Halves of the prompts: the first chooses the own heads, and the second measures their shares."""
 LEAST = 0.1
 """Effect of all heads together on a part, in its unit, below which none counts as needed for it."""
 
@@ -116,15 +115,17 @@ def subject_division(subject: Subject) -> dict[str, float]:
     return {name: float(found[name]) for name in ("share", "random", "division")}
 
 
-def division_of_labour(effects: xr.DataArray) -> xr.Dataset:
+def division_of_labour(effects: xr.DataArray, *, least: float = LEAST) -> xr.Dataset:
     """The share of a part's effect that falls to its own head, against a random assignment of the own heads.
 
-    `effects` lie along `half`, `part` and `head`, as `head_effects` gives them. Raises InputError where a
-    dimension is missing, there are no two halves, or fewer than two parts or heads.
+    `effects` lie along `half`, `part` and `head`, as `head_effects` gives them. A part on which all heads together have
+    less effect than `least`, or none, needs no head. Raises InputError where a dimension is missing, there are no two
+    halves, or fewer than two parts or heads.
 
     Returns:
         `share`, `random` and `division` as in the description of the module; along `part` the own head `own` and its
-        share `own_share`; along `head` the share `parts` of the parts that it owns.
+        share `own_share`; along `head` the share `parts` of the parts that it owns, and its share `head_share` of the
+        effects, mean over parts.
 
     >>> found = ms.analyses.division_of_labour(ms.analyses.head_effects(model, batch, skills))
     >>> found.own.to_series().to_dict()
@@ -137,7 +138,8 @@ def division_of_labour(effects: xr.DataArray) -> xr.Dataset:
     own = chosen.argmax(1)
     above = np.maximum(tested, 0)
     total = above.sum(1, keepdims=True)
-    shares = np.where(total >= LEAST, above / np.maximum(total, LEAST), 1 / above.shape[1])
+    needed, even = (total >= least) & (total > 0), np.full_like(above, 1 / above.shape[1])
+    shares = np.divide(above, total, out=even, where=needed)
     own_share = shares[np.arange(len(own)), own]
     share, random = float(own_share.mean()), float(shares[:, own].mean())
     owned = np.bincount(own, minlength=above.shape[1]) / len(own)
@@ -149,6 +151,7 @@ def division_of_labour(effects: xr.DataArray) -> xr.Dataset:
             "own": ("part", effects["head"].to_numpy()[own]),
             "own_share": ("part", own_share),
             "parts": ("head", owned),
+            "head_share": ("head", shares.mean(0)),
         },
         coords={"part": effects["part"].to_numpy(), "head": effects["head"].to_numpy()},
         attrs={"unit": "share of the effect"},

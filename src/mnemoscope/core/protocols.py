@@ -97,9 +97,14 @@ def class_names(task: Task) -> tuple[str, ...]:
     return tuple(getattr(task, "classes", ()))
 
 
+def restricted_outputs(task: Task) -> int | None:
+    """Number of classes, or of first tokens, that a task predicts; None where it predicts every token."""
+    return len(class_names(task)) or getattr(task, "d_vocab_out", None)
+
+
 def n_outputs(task: Task) -> int:
     """Number of classes or of tokens that a task predicts."""
-    return len(class_names(task)) or getattr(task, "d_vocab_out", None) or task.d_vocab
+    return restricted_outputs(task) or task.d_vocab
 
 
 @runtime_checkable

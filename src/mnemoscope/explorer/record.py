@@ -100,7 +100,7 @@ class PageRecord:
     reference: Sequence[Sequence[int]]
     """Sequences that means are taken over."""
     lengths: Sequence[int]
-    """Of these sequences without padding; empty: none is padded."""
+    """Lengths of these sequences without padding; empty: none is padded."""
     classes: Mapping[str, Sequence[int]]
     """The class of every one of these, by latent."""
     examples: Sequence[PageExample]

@@ -11,6 +11,7 @@ from .lens import HookedTransformer as HookedTransformer
 from .lens import TransformerLensKeyValueCache as TransformerLensKeyValueCache
 from .lens import TransformerLensKeyValueCacheEntry as TransformerLensKeyValueCacheEntry
 from .originals import load_original as load_original
+from .originals import read_original as read_original
 from .run import by_label as by_label
 from .subjects import FIRST_CONTROL_SEED as FIRST_CONTROL_SEED
 from .subjects import ControlMaker as ControlMaker

@@ -12,7 +12,7 @@ infinity (0 in linear attention). A query that may attend to nothing attends to 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from einops import einsum
@@ -119,8 +119,7 @@ def run_from_layer(model: HookedModel, layer: int, inputs: Tensor) -> Callable[[
 
     def run(stream: Tensor) -> Tensor:
         if masked_token(model) is not None and layer < model.cfg.n_layers:
-            embed: Any = getattr(model, "embed")  # noqa: B009
-            embed.padding.mark(inputs.repeat(len(stream) // len(inputs), 1))
+            cast("Any", model).embed.padding.mark(inputs.repeat(len(stream) // len(inputs), 1))
         return model(stream, start_at_layer=layer)
 
     return run

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.protocols import VectorTask, attention_mix, class_names, has_linear_attention
+from mnemoscope.core.protocols import VectorTask, attention_mix, has_linear_attention, restricted_outputs
 from mnemoscope.core.seeding import stream_seed
 from mnemoscope.core.specification import ModelSpec, RunSpec
 from mnemoscope.models import lens
@@ -145,7 +145,7 @@ def build_untrained(spec: RunSpec, *, device: torch.device | str = "cpu", own: b
         spec.model,
         d_vocab=task.d_vocab,
         n_ctx=task.n_ctx,
-        d_vocab_out=getattr(task, "d_vocab_out", None) or len(class_names(task)) or None,
+        d_vocab_out=restricted_outputs(task),
         d_output=d_output,
         seed=spec.seed,
         device=device,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS
-from mnemoscope.core.protocols import class_names
+from mnemoscope.core.protocols import restricted_outputs
 from mnemoscope.models.building import build
 from mnemoscope.models.subjects import Subject
 
@@ -55,7 +55,10 @@ def load_original(path: Path | str, preset: str) -> Subject:
 
 
 def read_original(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Configuration and weights of a file; raises InputError where it is missing or no such file."""
+    """Configuration and weights of a file; raises InputError where it is missing or no such file.
+
+    >>> config, weights = ms.models.read_original("palindrome.safetensors")  # doctest: +SKIP
+    """
     try:
         with safe_open(path, framework="pt") as file:
             entry = (file.metadata() or {}).get(CONFIG)
@@ -72,8 +75,7 @@ def read_original(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def task_sizes(preset: str) -> dict[str, Any]:
     """The fields of a configuration that follow from the task of a preset."""
     task = PRESETS.get(preset).task
-    n_classes = len(class_names(task)) or getattr(task, "d_vocab_out", None)
-    return {"d_vocab": task.d_vocab, "n_ctx": task.n_ctx, "d_vocab_out": n_classes}
+    return {"d_vocab": task.d_vocab, "n_ctx": task.n_ctx, "d_vocab_out": restricted_outputs(task)}
 
 
 def fits_preset(config: Mapping[str, Any], preset: str) -> bool:

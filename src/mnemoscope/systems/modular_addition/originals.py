@@ -5,15 +5,13 @@ JSON. Queries, keys and values are `head d_head d_model` there, W_O is `d_model 
 W_out `d_model d_mlp`, and embeddings `d_model vocabulary`; attention and unembedding have no biases.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
 
 from mnemoscope import HookedModel, InputError, ModelSpec
-from mnemoscope.models import build
+from mnemoscope.models import build, read_original
 from mnemoscope.systems.modular_addition.tasks import ModularAddition
 
 
@@ -32,12 +30,7 @@ def load_original(path: Path) -> Original:
 
     Its split is not in the file: the task has that of seed 0.
     """
-    path = Path(path)
-    if not path.exists():
-        raise InputError(f"path must be a safetensors file of a published model; got {path}, which is not there")
-    with safe_open(path, "pt") as file:
-        config = json.loads((file.metadata() or {}).get("config", "{}"))
-        found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+    config, found = read_original(Path(path))
     if not {"C", "attn_coeff", "n_heads", "d_model"} <= set(config) or config.get("n_layers") != 1:
         raise InputError(f"path must be a file of one layer with the authors' configuration in it; got {path}")
     p, width = config["C"], config["d_model"]

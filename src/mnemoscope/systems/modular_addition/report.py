@@ -11,6 +11,7 @@ import torch
 import xarray as xr
 
 from mnemoscope import REPORTS, Batch, HookedModel, InputError, Run
+from mnemoscope.analyses import place_original
 from mnemoscope.core import in_range, one_of
 from mnemoscope.report import Page, Results, Table, mean_with_range
 from mnemoscope.report import plain_report as plain
@@ -136,8 +137,8 @@ def original_table(originals: Mapping[str, Original], results: Mapping[str, Resu
                 rows.append([*row, "–", "–"])
                 continue
             seeds = xr.concat([each[quantity] for each in same], "seed")
-            rank = 1 + int((seeds < own).sum())
-            rows.append([*row, mean_with_range(seeds, ".3f"), f"{rank} of {seeds.sizes['seed'] + 1}"])
+            place = place_original(found[quantity], seeds)
+            rows.append([*row, mean_with_range(seeds, ".3f"), f"{int(place['rank'])} of {int(place.n)}"])
     header = ["original", "share of the softmax", "number", "original's", "seeds", "rank"]
     return Table(name="originals", title="Published models beside seeds", header=header, rows=rows, n_text=3)
 

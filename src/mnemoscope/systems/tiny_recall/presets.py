@@ -49,7 +49,7 @@ _SEEDS = tuple(range(16, 32))
 _UNSEEN = tuple(range(64, 80))
 """Of claims with criteria that were written after the smaller seeds had been looked at (`Claim.first_seed`)."""
 _PER_SEED = tuple(range(100, 116))
-"""Of T4, which asked for a mean before."""
+"""Seeds of T4, which is asked per seed; before, it asked for a mean."""
 _ASKED_ANEW = (
     "v1", "v2", "v3", "d16h1", "d16h2", "d64h1", "v3-fresh", "v3-4-values", "v3-no-mlp", "v3-no-positions", "v1-ordered"
 )  # fmt: skip

@@ -54,11 +54,15 @@ def test_symmetricity_is_the_mean_cosine_over_all_triples():
     assert symmetricity(network, TASK) == pytest.approx(sum(found) / 125, abs=1e-12)
 
 
+def spread(values):
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+
+
 def test_irrelevance_by_its_definition():
     network = model()
     logits = answer_logits(network, TASK)
     right = {(a, b): float(logits[a, b, (a + b) % 5]) for a in range(5) for b in range(5)}
-    spread = lambda values: math.sqrt(sum((v - sum(values) / len(values)) ** 2 for v in values) / len(values))  # noqa: E731
     by_difference = [spread([right[(i + d) % 5, i] for i in range(5)]) for d in range(5)]
     assert irrelevance(network, TASK) == pytest.approx(sum(by_difference) / 5 / spread([*right.values()]), abs=1e-9)
 

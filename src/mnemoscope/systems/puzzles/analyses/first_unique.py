@@ -15,7 +15,7 @@ import torch
 import xarray as xr
 
 from mnemoscope import Batch, Edge, InputError, Named, Patch, PromptPairs, Site, Subject, generator, run_with
-from mnemoscope.analyses import PART_EFFECTS, Metric, head_effects, patterns
+from mnemoscope.analyses import PART_EFFECTS, Metric, division_of_labour, head_effects, patterns
 from mnemoscope.core import memoize, metrics
 from mnemoscope.interventions import Recordings
 from mnemoscope.systems.puzzles.tasks.first_unique import FirstUnique
@@ -64,21 +64,14 @@ PART_EFFECTS.add(FirstUnique.name, letter_effects)
 def letter_shares(effects: xr.DataArray) -> dict[str, float]:
     """The way in which heads share the costs of letters, in nats, without a least cost.
 
-    The own head of a letter costs it most on one half of the sequences. On the other half, `share` is the share of a
-    letter's costs that its own head has, mean over letters. `random` is that of the own head of a random letter.
-    `division` is (share - random) / (1 - random), and 0 where both are 1. `largest` is the share of the busiest head.
+    `share`, `random` and `division` are those of `division_of_labour`. `largest` is the share of the busiest head, and
+    `n_owners` the number of heads that own a letter.
     """
-    chosen, tested = effects.transpose("half", "part", "head").to_numpy()
-    own, above = chosen.argmax(1), np.maximum(tested, 0)
-    total = above.sum(1, keepdims=True)
-    shares = np.divide(above, total, out=np.full_like(above, 1 / above.shape[1]), where=total > 0)
-    share, random = float(shares[np.arange(len(own)), own].mean()), float(shares[:, own].mean())
+    found = division_of_labour(effects, least=0)
     return {
-        "division": (share - random) / (1 - random) if random < 1 else 0.0,
-        "share": share,
-        "random": random,
-        "largest": float(shares.mean(0).max()),
-        "n_owners": float(len(np.unique(own))),
+        **{name: float(found[name]) for name in ("division", "share", "random")},
+        "largest": float(found.head_share.max()),
+        "n_owners": float((found.parts > 0).sum()),
     }
 
 

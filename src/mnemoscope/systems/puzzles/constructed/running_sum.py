@@ -29,7 +29,7 @@ def averaging(task: RunningSum, *, counts: bool = False, direct: bool = False) -
         neurons={(1,): (0,), (-1,): (1,)},
     )
     model = zero_model(
-        circuit, d_vocab=task.d_vocab, n_ctx=task.n_ctx, n_heads=1, d_vocab_out=task.d_vocab_out, d_head=task.d_vocab
+        circuit, d_vocab=task.d_vocab, n_ctx=task.n_ctx, n_heads=1, d_vocab_out=len(task.classes), d_head=task.d_vocab
     )
     token, mean, said = (directions(model, circuit.dims[name]) for name in ("token", "mean", "said"))
     tokens = torch.arange(task.d_vocab)

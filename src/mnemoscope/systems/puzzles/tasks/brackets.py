@@ -112,7 +112,6 @@ class Brackets(BaseTask):
             lengths=lengths,
             derive=self.latents,
             symbol=symbol_of,
-            classes=self.classes,
         )
 
     def from_text(self, *texts: str) -> Batch:

@@ -99,7 +99,6 @@ class Palindrome(BaseTask):
             scored=scored,
             derive=self.latents,
             symbol=self.symbol_of,
-            classes=self.classes,
         )
 
     def from_tokens(self, inputs: Int[Tensor, "batch pos"]) -> Batch:

@@ -49,16 +49,6 @@ class RunningSum(BaseTask):
         return 2 * self.largest + 1
 
     @property
-    def d_vocab_out(self) -> int:
-        """The three classes."""
-        return len(self.classes)
-
-    @property
-    def answers(self) -> range:
-        """The numbers of the classes."""
-        return range(len(self.classes))
-
-    @property
     def n_ctx(self) -> int:
         """The values of a sequence."""
         return self.length
@@ -88,7 +78,6 @@ class RunningSum(BaseTask):
             scored=torch.ones_like(values, dtype=torch.bool),
             derive=self.latents,
             symbol=self.symbol,
-            classes=self.classes,
         )
 
     def values(self, batch: Batch) -> Int[Tensor, "batch pos"]:

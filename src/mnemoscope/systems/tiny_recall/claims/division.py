@@ -12,7 +12,7 @@ from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 DIVIDED = 0.75
 N_SEQUENCES = 2048
-"""Of each kind, fresh and repeat."""
+"""Number of sequences of each kind, fresh and repeat."""
 
 
 @memoize
