@@ -3,12 +3,14 @@ import pytest
 import torch
 import xarray as xr
 
+from mnemoscope.analyses import baselines
 from mnemoscope.analyses.baselines import CONSTANT, gate, select_learned_skills, select_learners
 from mnemoscope.core.presets import preset
 from mnemoscope.models.building import build_untrained
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import random_model, seeded
+from tests.toys import Brackets
 
 TASK = PermutationLookup(repeat_ratio=0.5).for_seed(0)
 
@@ -56,6 +58,36 @@ def test_the_best_guess_is_not_better_than_itself(sequences):
         assert abs(float(at.advantage)) < 1e-6
         assert float(at.more_right) == 0
         assert not bool(at.better)
+
+
+def says(task, batch, share):
+    """A model that gives the right class of every sequence that share of the probability, and a constant model."""
+    right = torch.nn.functional.one_hot(batch.targets, len(task.classes)).double()
+    return (share * right + (1 - share) * (1 - right)).log()
+
+
+@pytest.mark.parametrize(("share", "learned"), [(0.95, True), (0.5, False)])
+def test_skills_with_one_answer_are_learned_by_models_that_tell_classes_apart(share, learned, monkeypatch):
+    task, model = Brackets(), random_model(d_vocab=5, n_ctx=8)
+    found = classes_of(task, says(task, task.sample(400, split="test", generator=seeded()), share), model, monkeypatch)
+    assert found.learned.values.tolist() == [learned, learned]
+
+
+def test_a_model_that_always_says_one_class_has_learned_none(monkeypatch):
+    task, model = Brackets(), random_model(d_vocab=5, n_ctx=8)
+    batch = task.sample(400, split="test", generator=seeded())
+    always = torch.tensor([0.01, 0.99], dtype=torch.double).log().expand(*batch.inputs.shape, 2)
+    assert not classes_of(task, always, model, monkeypatch).learned.any()
+
+
+def classes_of(task, log_probs, model, monkeypatch):
+    """The gate by class, of a model that gives these log-probabilities on the same sequences."""
+    batch = task.sample(400, split="test", generator=seeded())
+    by_class = {name: batch.scored & (batch.targets == i) for i, name in enumerate(task.classes)}
+    monkeypatch.setattr(type(task), "skills", lambda self, batch: by_class)
+    monkeypatch.setattr(type(task), "references", ())
+    monkeypatch.setattr(baselines, "log_probs", lambda *_, **__: log_probs)
+    return gate(model, task, batch)
 
 
 def test_the_answer_is_no_baseline_and_others_are(sequences):

@@ -2,9 +2,11 @@
 
 Removing a head from a model that guesses shows nothing about how the task is done. A model has *learned* a skill if it
 is better than each baseline, in log-probability or in accuracy, by more than three standard errors over sequences. One
-baseline is the best constant guess (how often each answer is right at these positions). The others are all exact
-predictors of the task that are worse than the best one by more than a fiftieth of the loss of the constant guess.
-Vectors are compared by squared error; their constant guess is the mean target.
+baseline is the best constant guess (how often each answer is right at these positions). Of a skill with one answer,
+such as a class, nobody could beat it. There the guess knows how often each answer is right at all scored positions,
+provided that the model beats this guess over all of them. The other baselines are all exact predictors of the task that
+are worse than the best one by more than a fiftieth of the loss of the constant guess. Vectors are compared by squared
+error; their constant guess is the mean target.
 
 It does not show that a skill is learned well, nor how: a model slightly better than every baseline passes. And a model
 that does part of a task may fail, where an exact predictor does that part better.
@@ -165,13 +167,22 @@ def _compare_tokens(model: HookedModel, task: Task, batch: Batch) -> Iterator[Co
     exact = {name: task.reference(batch, name).double().clamp_min(1e-300).log() for name in task.references}
     others = {name: _answer_scores(values, batch) for name, values in exact.items()}
     for skill, mask in (task.skills(batch) or {ALL_SEQUENCES: batch.scored}).items():
-        counts = torch.bincount(batch.targets[mask], minlength=int(batch.targets.max()) + 1).double()
-        log_share = (counts / counts.sum()).clamp_min(1e-300).log()
-        guess = {
-            "gain": log_share[batch.targets].clamp_min(-LARGEST),
-            "right": (batch.targets == counts.argmax()).double(),
-        }
+        guess = _constant_guess(batch, mask)
+        if len(batch.targets[mask].unique()) == 1:
+            overall = _constant_guess(batch, batch.scored)
+            mean, error = _difference(own["gain"] - overall["gain"], batch.scored)
+            guess = overall if mean > N_ERRORS * error else guess
         yield skill, mask, own, {CONSTANT: guess, **others}
+
+
+def _constant_guess(batch: Batch, mask: Bool[Tensor, "batch pos"]) -> Scores:
+    """The scores of how often each answer is right at some positions."""
+    counts = torch.bincount(batch.targets[mask], minlength=int(batch.targets.max()) + 1).double()
+    log_share = (counts / counts.sum()).clamp_min(1e-300).log()
+    return {
+        "gain": log_share[batch.targets].clamp_min(-LARGEST),
+        "right": (batch.targets == counts.argmax()).double(),
+    }
 
 
 def _compare_vectors(model: HookedModel, task: Task, batch: Batch) -> Iterator[Comparison]:
