@@ -60,7 +60,7 @@ for _name, _value in _PRESETS.items():
 NO_DECAY = (("recipe.weight_decay", 0.0),)
 _SEEDS = tuple(range(32, 48))
 _JUDGED = (
-    TrainingSet(recipe="quick", presets=("addition-c1", "addition-c0"), seeds=_SEEDS, packed=False),
+    TrainingSet(recipe="quick", presets=("addition-c1", "addition-c0"), seeds=_SEEDS),
     TrainingSet(recipe="quick", presets=tuple(MIXES)[1:-1], seeds=_SEEDS, packed=False),
     TrainingSet(
         recipe="quick", presets=("addition-c1",), seeds=_SEEDS, changes=NO_DECAY, called="no-decay", packed=False
@@ -71,11 +71,7 @@ SYSTEMS.add(
     System(
         summary="clocks and pizzas: addition modulo p, with attention mixed with a constant",
         quick=(TrainingSet(recipe="quick", presets=tuple(MIXES), seeds=(48, 49)),),
-        full=(
-            TrainingSet(
-                recipe="published", presets=("addition-c1", "addition-c0"), seeds=tuple(range(32, 36)), packed=False
-            ),
-        ),
+        full=(TrainingSet(recipe="published", presets=("addition-c1", "addition-c0"), seeds=tuple(range(32, 36))),),
         shipped=_JUDGED,
         compact=True,
     ),

@@ -13,7 +13,7 @@ SEEDS = tuple(range(32, 48))
 
 
 def _part(seeds: tuple[int, ...]) -> TrainingSet:
-    return TrainingSet(recipe="quick", presets=PUZZLES, seeds=seeds, packed=False)
+    return TrainingSet(recipe="quick", presets=PUZZLES, seeds=seeds)
 
 
 SYSTEMS.add(
