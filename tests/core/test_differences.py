@@ -70,3 +70,9 @@ def test_long_values_are_cut():
     assert text.startswith("[0, 1, 2, ")
     assert text.endswith("… (1000 values)")
     assert len(text) < MAX_VALUE_LENGTH + 16
+
+
+def test_a_change_has_one_name_however_its_number_is_written():
+    one, other = (preset("v3", "quick", changes={"recipe.weight_decay": value}).preset for value in (0, 0.0))
+    assert one == other
+    assert preset("v3", "quick", changes={"recipe.weight_decay": 0.5}).preset != one

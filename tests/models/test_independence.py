@@ -128,6 +128,19 @@ def trained_on(params, spec, n_steps=30):
     return learner.parameters(0)
 
 
+def rotation_of(run: Run) -> torch.Tensor:
+    """A random rotation of the residual stream."""
+    return torch.linalg.qr(torch.randn(run.spec.model.d_model, run.spec.model.d_model, generator=seeded())).Q
+
+
+def rotated(params, rotation):
+    writes, reads = ("W_E", "W_pos", "W_O", "b_O", "W_out", "b_out"), ("W_Q", "W_K", "W_V", "W_in", "W_U")
+    return {
+        name: value @ rotation if name.endswith(writes) else rotation.T @ value if name.endswith(reads) else value
+        for name, value in params.items()
+    }
+
+
 SYMMETRIES = [permuted_neurons, permuted_heads, flipped_signs, flipped_residual, permuted_residual, rescaled]
 ATTACKS = [noise, *SYMMETRIES, all_at_once, trained_on]
 
@@ -192,16 +205,27 @@ def test_a_copy_descends_from_the_seed_of_its_source(source, tmp_path, monkeypat
 def test_any_way_of_writing_the_same_function_is_a_copy(tmp_path):
     """Without a normalisation the residual stream may be rotated, which no matching of dimensions undoes."""
     run = open_run("zoo:v3-no-norm-published/seed-16")
-    rotation = torch.linalg.qr(torch.randn(run.spec.model.d_model, run.spec.model.d_model, generator=seeded())).Q
-    writes, reads = ("W_E", "W_pos", "W_O", "b_O", "W_out", "b_out"), ("W_Q", "W_K", "W_V", "W_in", "W_U")
-    turned = {
-        name: value @ rotation if name.endswith(writes) else rotation.T @ value if name.endswith(reads) else value
-        for name, value in weights(run).items()
-    }
+    turned = rotated(weights(run), rotation_of(run))
     found = distance(portrait(weights(run), run.spec), portrait(turned, run.spec))
     assert found.weights > DISTANT
     assert found.function < 1e-5
     assert found.near
+
+
+def test_seeds_with_one_function_are_no_copies_and_a_copy_in_another_basis_is_one(tmp_path):
+    """Seeds that solve a task exactly give the same logits; each still has the weights that its own seed gave it."""
+    run, other = (open_run(f"zoo:v3-no-norm-published/seed-{seed}") for seed in (16, 17))
+    logits = {
+        "unembed.W_U": torch.zeros_like(weights(run)["unembed.W_U"]),
+        "unembed.b_U": torch.arange(len(weights(run)["unembed.b_U"])) / 10,
+    }
+    own, others = weights(run) | logits, weights(other) | logits
+    assert distance(portrait(own, run.spec), portrait(others, run.spec)).function < DIFFERENT
+    pair = [copied(run, tmp_path / "a", 16, own), copied(run, tmp_path / "b", 17, others)]
+    assert [found.problem for found in inspect_runs(pair)] == ["", ""]
+    turned = copied(run, tmp_path / "c", 17, rotated(own, rotation_of(run)))
+    with pytest.raises(InputError, match=r"a and .*c, seeds 16 and 17 of v3.* hold nearly the same weights"):
+        check_replicates([pair[0], turned])
 
 
 def test_equal_bits_are_refused_where_seeds_share_their_initial_weights(tmp_path):

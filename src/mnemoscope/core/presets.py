@@ -163,8 +163,12 @@ def names_with_words(systems: Iterable[System] | None = None) -> dict[str, str]:
 
 
 def _changed(name: str, changes: Mapping[str, Any]) -> str:
-    """The name of a preset with changes, of which it carries a digest."""
-    return f"{name}+{hashlib.sha256(repr(sorted(changes.items())).encode()).hexdigest()[:6]}"
+    """The name of a preset with changes, of which it carries a digest; 0 and 0.0 are one value."""
+    values = {
+        field: int(value) if isinstance(value, float) and value.is_integer() else value
+        for field, value in changes.items()
+    }
+    return f"{name}+{hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()[:6]}"
 
 
 MAX_VALUE_LENGTH = 48

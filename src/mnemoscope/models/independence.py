@@ -3,7 +3,8 @@
 The checks are cheap. A run has to end with the step that its recipe says, and with the weights that it wrote down. Its
 initial weights have to follow from its seed. Trained weights still resemble those that they started from: the cosine
 with the initial weights of their seed lies far outside of the cosines with those of other seeds. No two runs may hold
-equal weights or be near each other (`models.likeness`).
+equal weights or be near each other (`models.likeness`). Near by their functions alone are also seeds that solve a task
+exactly: two runs that descend from their own initial weights are not refused for that.
 
 *Does not show* the course of training between; a replay of the first steps is in `run.verification`. Where seeds share
 their initial weights neither the resemblance nor the distance says anything, and such runs stay unverified.
@@ -112,8 +113,10 @@ def _compare(found: list[Inspection], trained: Sequence[Mapping[str, Tensor]]) -
         return [replace(each, missing=(*each.missing, unknown)) for each in found]
     portraits = [portrait(params, run.spec) for params, run in zip(trained, runs, strict=True)]
     apart = distances(portraits)
+    descends = [_descends(own[place], others[place], place) for place in range(len(runs))]
     for (i, j), each in apart.items():
-        if each.near:
+        # Seeds that solve a task exactly may compute nearly the same function; a copy lacks the weights of its seed.
+        if each.near and not (each.weights >= DISTANT and descends[i] and descends[j]):
             measured = f"{each.weights:.2g} apart by weights, {each.function:.2g} by function"
             how = f"nearly the same weights ({measured}; other seeds: {DISTANT:g}, {DIFFERENT:g} or more)"
             found[i], found[j] = _refuse_copy(found[i], found[j], how)
@@ -171,6 +174,17 @@ def _flat(params: Mapping[str, Tensor]) -> Float[Tensor, " weight"]:
     return torch.cat([value.flatten().float() for value in params.values() if value.ndim > 1])
 
 
+def _deviations(own: Float[Tensor, " seed"], others: Float[Tensor, " other"]) -> Float[Tensor, " seed"]:
+    """The cosines of one run with the runs' initial weights, in standard deviations of those with other seeds."""
+    return (own - others.mean()) / others.std()
+
+
+def _descends(own: Float[Tensor, " seed"], others: Float[Tensor, " other"], place: int) -> bool:
+    """True if a run resembles the initial weights of its seed, and of no other run's seed more."""
+    deviations = _deviations(own, others)
+    return int(deviations.argmax()) == place and bool(deviations[place] > N_DEVIATIONS)
+
+
 def _compare_seeds(
     inspection: Inspection,
     place: int,
@@ -180,7 +194,7 @@ def _compare_seeds(
 ) -> Inspection:
     """Compare one run with the initial weights of its seed, of the other runs' seeds and of other seeds."""
     usual = others[place]
-    deviations = (own[place] - usual.mean()) / usual.std()
+    deviations = _deviations(own[place], usual)
     best = int(deviations.argmax())
     run = inspection.run
     if not inspection.problem and best != place and deviations[best] > N_DEVIATIONS:
