@@ -14,12 +14,8 @@ from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
-NOT_TRIED = {
-    "L1",
-    "L2",
-    "T4",
-}
-"""The first two ask for models that are too large, T4 for models to be trained: `docs/outcomes.md` says so."""
+NOT_TRIED = {"L1", "L2"}
+"""They ask for models that are too large: `docs/outcomes.md` says so."""
 
 
 def reported() -> dict[str, tuple[str, int, int, str]]:
