@@ -14,7 +14,7 @@ import lazy_loader
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, SECTIONS, Command
 from mnemoscope.cli.options import FORMATS, AnalysisOptions, AnalysisOutputOptions, RecordOptions, ResultOptions
-from mnemoscope.cli.originals import originals_by_label, table_beside_seeds
+from mnemoscope.cli.originals import originals_by_label, with_originals
 from mnemoscope.records.record import Display, MeasuredRuns, Record, Results, no_notes, render_results
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def record_command(record: Record) -> Command:
         for label, members in groups.items():
             measured = measure_configuration(record, label, members, chosen, given.jobs)
             shown = render_results(record, measured)
-            beside = [table_beside_seeds(record, label, shown.tables, file, measured) for file in originals[label]]
-            shown = dataclasses.replace(shown, tables=[*shown.tables, *beside])
+            shown = with_originals(record, label, shown, originals[label], measured)
             publish(record.name, label, members, measured.results, shown, given)
 
     return Command(options=_options_class(own), run=run, section=SECTIONS[0])

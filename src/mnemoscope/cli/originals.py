@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import mnemoscope as ms
 from mnemoscope.core.errors import InputError
-from mnemoscope.records.record import MeasuredRuns, Record, render_results
+from mnemoscope.records.record import Display, MeasuredRuns, Record, render_results
 
 
 def originals_by_label(groups: Mapping[str, Sequence[ms.Run]], files: Sequence[Path]) -> dict[str, list[Path]]:
@@ -34,7 +34,21 @@ def originals_by_label(groups: Mapping[str, Sequence[ms.Run]], files: Sequence[P
     return found
 
 
-def table_beside_seeds(
+def with_originals(
+    record: Record, label: str, shown: Display, files: Sequence[Path], measured: MeasuredRuns
+) -> Display:
+    """The display with a table for every original; the finding says where its tables share no number with the seeds."""
+    beside = {file: _table_beside_seeds(record, label, shown.tables, file, measured) for file in files}
+    none = [
+        f"The tables of {record.name} have no number that the original {file.stem} and several seeds share."
+        for file, table in beside.items()
+        if not table.rows
+    ]
+    tables = [*shown.tables, *(table for table in beside.values() if table.rows)]
+    return dataclasses.replace(shown, tables=tables, finding=" ".join(filter(None, [shown.finding, *none])))
+
+
+def _table_beside_seeds(
     record: Record, label: str, tables: Sequence[ms.report.Table], file: Path, measured: MeasuredRuns
 ) -> ms.report.Table:
     """Measure the original in a file as the runs were, and place every number of their tables among the seeds."""
@@ -45,7 +59,4 @@ def table_beside_seeds(
     with TemporaryDirectory() as folder:
         run = original_run(file, measured.runs[0].spec, Path(folder) / "run")
         alone = record.combine(label, [run], [record.measure_with_gate(options)(run)], options)
-    table = original_table(file.stem, tables, render_results(record, alone).tables)
-    if not table.rows:
-        raise InputError(f"--original: the tables of {record.name} have no number that {file} and several seeds share")
-    return table
+        return original_table(file.stem, tables, render_results(record, alone).tables)
