@@ -26,6 +26,7 @@ PAGES = (
     "language_models",
     "write_a_claim",
     "verdicts",
+    "published_circuit",
 )
 _FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<body>.*?)^```$\n?", re.DOTALL | re.MULTILINE)
 _FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)

@@ -13,7 +13,8 @@ import lazy_loader
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, SECTIONS, Command
-from mnemoscope.cli.options import FORMATS, AnalysisOptions, AnalysisOutputOptions, ResultOptions
+from mnemoscope.cli.options import FORMATS, AnalysisOptions, AnalysisOutputOptions, RecordOptions, ResultOptions
+from mnemoscope.cli.originals import originals_by_label, with_originals
 from mnemoscope.records.record import Display, MeasuredRuns, Record, Results, no_notes, render_results
 
 if TYPE_CHECKING:
@@ -32,9 +33,13 @@ def record_command(record: Record) -> Command:
         chosen = own(**{field.name: getattr(given, field.name) for field in dataclasses.fields(own)})
         runs = ms.find_runs(given.runs)
         record.refuse(chosen, runs, option="--n")
-        for label, members in ms.models.by_label(runs).items():
+        groups = ms.models.by_label(runs)
+        originals = originals_by_label(groups, given.original)
+        for label, members in groups.items():
             measured = measure_configuration(record, label, members, chosen, given.jobs)
-            publish(record.name, label, members, measured.results, render_results(record, measured), given)
+            shown = render_results(record, measured)
+            shown = with_originals(record, label, shown, originals[label], measured)
+            publish(record.name, label, members, measured.results, shown, given)
 
     return Command(options=_options_class(own), run=run, section=SECTIONS[0])
 
@@ -44,7 +49,7 @@ def _options_class(own: type) -> type:
     """The options of an analysis with those of all commands that look at runs."""
     place = {"__doc__": own.__doc__, "__module__": own.__module__, "__qualname__": own.__qualname__}
     return dataclasses.make_dataclass(
-        own.__name__, [], bases=(own, AnalysisOutputOptions), frozen=True, kw_only=True, namespace=place
+        own.__name__, [], bases=(own, RecordOptions), frozen=True, kw_only=True, namespace=place
     )
 
 

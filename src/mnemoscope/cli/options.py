@@ -115,6 +115,15 @@ class AnalysisOutputOptions(RunOptions, ResultOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordOptions(AnalysisOutputOptions):
+    """Options of the commands of records, beside those of the analysis."""
+
+    original: UseAppendAction[tuple[Path, ...]] = ()
+    """Published model, a safetensors file with its configuration in the metadata: a table shows every number of it
+    beside the seeds, with its rank. May be repeated."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AnalysisOptions(AnalysisOutputOptions):
     """Options of commands that guests make with `analysis_command`."""
 

@@ -14,6 +14,7 @@ from .patterns import with_fallback as with_fallback
 from .positions import POSITION_NAMES as POSITION_NAMES
 from .protocols import HasModel as HasModel
 from .protocols import ModelLike as ModelLike
+from .protocols import attention_mix as attention_mix
 from .protocols import evaluation_mode as evaluation_mode
 from .protocols import resolve_model as resolve_model
 from .runtime import memoize as memoize

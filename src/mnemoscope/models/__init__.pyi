@@ -10,8 +10,10 @@ from .language.tables import read_prompts as read_prompts
 from .lens import HookedTransformer as HookedTransformer
 from .lens import TransformerLensKeyValueCache as TransformerLensKeyValueCache
 from .lens import TransformerLensKeyValueCacheEntry as TransformerLensKeyValueCacheEntry
+from .originals import ORIGINAL_FORMATS as ORIGINAL_FORMATS
 from .originals import load_original as load_original
 from .originals import read_original as read_original
+from .originals import write_original as write_original
 from .run import by_label as by_label
 from .subjects import FIRST_CONTROL_SEED as FIRST_CONTROL_SEED
 from .subjects import ControlMaker as ControlMaker

@@ -153,7 +153,7 @@ def _csv(rows: Sequence[Sequence[object]]) -> str:
 def tidy_rows(table: Table) -> Iterator[list[object]]:
     """Header, and a row for every cell with a number."""
     yield [*_naming_headers(table), *_NUMBERS]
-    for names, column, cell in _cells(table):
+    for names, column, cell in number_cells(table):
         numbers = (cell.mean, cell.low, cell.high)
         mean, low, high = ("" if math.isnan(value) else value for value in numbers)
         yield [*names, column, mean, low, high, cell.interval, "" if cell.n is None else cell.n, cell.unit]
@@ -161,7 +161,7 @@ def tidy_rows(table: Table) -> Iterator[list[object]]:
 
 def replicate_rows(table: Table) -> Iterator[list[object]]:
     """Header, and a row for every replicate of every cell; of seeds and draws each has a column."""
-    cells = [(names, column, cell.each) for names, column, cell in _cells(table) if _has_replicates(cell.each)]
+    cells = [(names, column, cell.each) for names, column, cell in number_cells(table) if _has_replicates(cell.each)]
     dims = list(dict.fromkeys(str(each.dims[0]) for _, _, each in cells))
     yield [*_naming_headers(table), "column", *dims, "value"]
     for names, column, each in cells:
@@ -198,7 +198,7 @@ def _naming_headers(table: Table) -> list[str]:
     return [table.header[i] for i in _naming_columns(table)]
 
 
-def _cells(table: Table) -> Iterator[tuple[list[str], str, Number]]:
+def number_cells(table: Table) -> Iterator[tuple[list[str], str, Number]]:
     """The names of the row, the column, and the numbers; a cell that says in words why it has none is left out."""
     naming, measured = _naming_columns(table), _number_columns(table)
     for row in table.rows:

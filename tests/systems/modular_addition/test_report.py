@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from mnemoscope import InputError, preset
+from mnemoscope import InputError, Subject, preset
 from mnemoscope.cli import main
 from mnemoscope.core.presets import PRESETS
+from mnemoscope.core.protocols import attention_mix
 from mnemoscope.report.task_report import find_report
 from mnemoscope.systems.modular_addition.claim_parts import pizza_by_hand
 from mnemoscope.systems.modular_addition.constructed import clock, pizza
-from mnemoscope.systems.modular_addition.originals import Original
 from mnemoscope.systems.modular_addition.presets import MIXES
 from mnemoscope.systems.modular_addition.report import (
     PUBLISHED,
@@ -58,12 +58,13 @@ def test_the_published_table_has_ours_in_their_bins():
 
 
 def test_an_original_has_a_rank_among_the_seeds_of_its_bin():
-    original = Original(model=pizza(TASK, frequencies=(1, 3, 5)), task=TASK, attention_mix=1.0)
-    table = original_table({"mine": original}, {"c1": result(clock, 0.95), "c0": result(pizza, 0.0)})
+    original = Subject(model=pizza(TASK, frequencies=(1, 3, 5)), task=TASK, seed=0)
+    mix = attention_mix(original.model)
+    table = original_table({"mine": original}, {"like": result(clock, mix), "other": result(pizza, 1 - mix)})
     rows = {row[2]: row for row in table.rows}
     assert rows["gradient symmetricity"][-1] == "3 of 3"
     assert rows["distance irrelevance"][-1] == "1 of 3"
-    alone = original_table({"mine": original}, {"c0": result(pizza, 0.0)})
+    alone = original_table({"mine": original}, {"other": result(pizza, 1 - mix)})
     assert {row[-1] for row in alone.rows} == {"–"}
 
 

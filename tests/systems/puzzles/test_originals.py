@@ -1,23 +1,24 @@
 """Published models beside the judged seeds: in the ruling, its record, its tables and its page, not in the verdict."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 import xarray as xr
-from safetensors.torch import save_file
 
-from mnemoscope import InputError
+from mnemoscope import InputError, generator, preset
 from mnemoscope.claims.evidence import Evidence
 from mnemoscope.claims.judge import judge
 from mnemoscope.claims.originals import with_originals
 from mnemoscope.claims.ruling import Ruling, ruling_record
-from mnemoscope.models import load_original
+from mnemoscope.models import load_original, write_original
+from mnemoscope.models.building import build_untrained
 from mnemoscope.report.rulings import original_rows, rulings_page, verdict_tables
 from mnemoscope.systems.puzzles.claims.running_sum import P13
 from mnemoscope.systems.puzzles.claims.sorted_list import P12
 from mnemoscope.systems.puzzles.constructed.sorted_list import range_model
+from mnemoscope.systems.puzzles.presets import PUZZLES
 
 N = 16
 
@@ -25,11 +26,8 @@ N = 16
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     """The file of a hand-set model in which one head has the values from 20 to 34."""
-    model, path = range_model(), tmp_path_factory.mktemp("originals") / "by-hand.safetensors"
-    cfg, names = model.cfg, ("d_model", "d_head", "n_heads", "n_layers", "d_vocab", "n_ctx", "attn_only", "act_fn")
-    config = {**{name: getattr(cfg, name) for name in names}, "normalization_type": None}
-    weights = {name: weight.detach().contiguous() for name, weight in model.named_parameters()}
-    save_file(weights, path, metadata={"config": json.dumps(config)})
+    path = tmp_path_factory.mktemp("originals") / "by-hand.safetensors"
+    write_original(range_model(), path)
     return path
 
 
@@ -47,16 +45,25 @@ def found(claim=P12):
     return ruling(claim, division=np.linspace(0, 1.5, N), range=np.full(N, 0.4), larger=np.full(N, 0.6))
 
 
+@pytest.mark.parametrize("name", PUZZLES)
+def test_a_model_of_every_puzzle_is_written_and_read(name, tmp_path):
+    spec = preset(name, "quick", 3)
+    model, path = build_untrained(spec, own=True).eval(), tmp_path / "mine.safetensors"
+    write_original(model, path)
+    batch = spec.task.sample(4, split="test", generator=generator(0))
+    assert torch.equal(load_original(path, name).model(batch.inputs), model(batch.inputs))
+
+
 def test_a_file_is_read_as_the_model_that_it_holds(published):
     subject = load_original(published, "sorted-list")
     assert subject.task.name == "sorted-list"
     assert subject.model.cfg.normalization_type is None
-    for path, preset, words in (
+    for path, name, words in (
         (published, "running-sum", "must have the sizes of running-sum"),
         (published.with_name("absent.safetensors"), "sorted-list", "does not exist"),
     ):
         with pytest.raises(InputError, match=words):
-            load_original(path, preset)
+            load_original(path, name)
 
 
 def test_the_original_has_a_rank_among_the_judged_seeds_and_no_part_in_the_verdict(published):
@@ -87,5 +94,5 @@ def test_tables_and_pages_show_it(published):
 
 def test_a_file_that_no_claim_is_about_is_refused(published):
     other = ruling(P13, uneven=np.zeros(N), rank=np.ones(N), mean=np.ones(N), advantage=np.ones(N))
-    with pytest.raises(InputError, match="none of P13 is about such a model"):
+    with pytest.raises(InputError, match="P13 is about running-sum"):
         with_originals([other], [published])

@@ -180,17 +180,22 @@ def _train_first_seeds(specs: Sequence[ms.RunSpec], out: Path, options: Reproduc
 
 
 def _write_tables(runs: Sequence[ms.Run], out: Path, options: Reproduce, found: dict[Path, ms.report.Results]) -> None:
-    """Write tables of what was learned, and the report; `found` holds the known results of some runs."""
+    """Write tables of what was learned, and the report; `found` holds the known results of some runs.
+
+    Tables of several tasks lie in a directory for each.
+    """
     from mnemoscope.cli.commands.report import analyse_all, write_report
     from mnemoscope.cli.output import show, write_arrays, write_table
 
     parts = analyse_all(runs, options.jobs, found)
+    tasks = {run.label: run.spec.task.name for run in runs}
     for entry, results in parts:
+        place = out / "tables" / (tasks[next(iter(results))] if len(parts) > 1 else "")
         for label, result in results.items():
             write_arrays(out / "arrays" / label, result)
         for table in entry.tables(results):
             show(table.title, table.header, table.rows, n_text=table.n_text)
-            write_table(out / "tables", table, latex=options.latex)
+            write_table(place, table, latex=options.latex)
     write_report(out / "report.html", runs, parts, options)
 
 

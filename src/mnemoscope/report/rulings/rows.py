@@ -74,7 +74,7 @@ def original_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
     return [
         [
             ruling.claim.id,
-            PurePath(each.file).stem,
+            " and ".join(PurePath(file).stem for file in each.file.split(" and ")),
             effect_name(each.quantity),
             format_number(each.value),
             f"{format_number(each.mean)} [{format_number(each.low)}, {format_number(each.high)}]",

@@ -10,15 +10,14 @@ from dataclasses import replace
 import torch
 import xarray as xr
 
-from mnemoscope import REPORTS, Batch, HookedModel, InputError, Run
+from mnemoscope import REPORTS, Batch, HookedModel, InputError, Run, Subject
 from mnemoscope.analyses import place_original
-from mnemoscope.core import in_range, one_of
+from mnemoscope.core import attention_mix, in_range, one_of
 from mnemoscope.report import Page, Results, Table, mean_with_range
 from mnemoscope.report import plain_report as plain
 from mnemoscope.systems.modular_addition.analyses.circles import embedding_modes, forms, key_frequency_losses
 from mnemoscope.systems.modular_addition.analyses.gradients import symmetry
 from mnemoscope.systems.modular_addition.analyses.one_map import one_map
-from mnemoscope.systems.modular_addition.originals import Original
 from mnemoscope.systems.modular_addition.tasks import ModularAddition
 
 PUBLISHED = {
@@ -116,15 +115,16 @@ def algorithm_table(results: Mapping[str, Results]) -> Table:
     )
 
 
-def original_table(originals: Mapping[str, Original], results: Mapping[str, Results]) -> Table:
+def original_table(originals: Mapping[str, Subject], results: Mapping[str, Results]) -> Table:
     """Every number of published models, beside those of the seeds whose share of the softmax lies in the same bin.
 
     The rank is that of the original among the seeds and itself, from 1, the smallest.
     """
     rows = []
     for name, original in originals.items():
-        found = numbers_of(original.model, original.task)
-        here = bin_of(original.attention_mix)
+        assert isinstance(original.task, ModularAddition)
+        found, mix = numbers_of(original.model, original.task), attention_mix(original.model)
+        here = bin_of(mix)
         same = [
             result["algorithm"]
             for result in results.values()
@@ -132,7 +132,7 @@ def original_table(originals: Mapping[str, Original], results: Mapping[str, Resu
         ]
         for quantity, words in WORDS.items():
             own = float(found[quantity])
-            row = [name, f"{original.attention_mix:.3g}", words, f"{own:.3f}"]
+            row = [name, f"{mix:.3g}", words, f"{own:.3f}"]
             if not same:
                 rows.append([*row, "–", "–"])
                 continue

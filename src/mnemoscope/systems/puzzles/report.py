@@ -1,9 +1,14 @@
-"""The reports on runs of the puzzles: the page of any task, with each puzzle in words."""
+"""The reports on runs of the puzzles: the page of any task, with each puzzle in words and the published figures."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from mnemoscope import REPORTS
-from mnemoscope.report import plain_report
+import xarray as xr
+
+from mnemoscope import REPORTS, Run
+from mnemoscope.models import subject
+from mnemoscope.report import Page, Results, Table, plain_report
+from mnemoscope.systems.puzzles.published import PUBLISHED, published_table
 
 PAGES = {
     "palindrome": (
@@ -32,5 +37,39 @@ PAGES = {
     ),
 }
 """Title and task in words, by task."""
+
+
+def examine(run: Run) -> dict[str, xr.Dataset]:
+    """Results as for any task of tokens, and the counterparts of what was published of the puzzle."""
+    found, known = plain_report.examine(run), PUBLISHED.get(run.spec.task.name)
+    if known is None:
+        return found
+    numbers = {name: ((), value) for name, value in known.measure(subject(run)).items()}
+    return {**found, "published": xr.Dataset(numbers, attrs={"task": run.spec.task.name})}
+
+
+def _published(results: Mapping[str, Results]) -> list[Table]:
+    known = {label: result["published"].attrs["task"] for label, result in results.items() if "published" in result}
+    return published_table(results, known)
+
+
+def tables(results: Mapping[str, Results]) -> list[Table]:
+    """The tables of any task of tokens, and the published figures beside ours."""
+    return [*plain_report.tables(results), *_published(results)]
+
+
+def page(page: Page, results: Mapping[str, Results]) -> None:
+    """The sections of the page."""
+    plain_report.learned_section(page, results)
+    if found := _published(results):
+        page.section("Beside the published figures")
+        for table in found:
+            page.show(table)
+    for section in (plain_report.ablation_section, plain_report.training_section, plain_report.view_section):
+        section(page, results)
+
+
 for _name, (_title, _about) in PAGES.items():
-    REPORTS.add(_name, replace(plain_report.PLAIN, title=_title, about=_about))
+    REPORTS.add(
+        _name, replace(plain_report.PLAIN, title=_title, about=_about, analyse=examine, page=page, tables=tables)
+    )
