@@ -1,0 +1,5 @@
+"""Tests of models: laws that a hooked model must keep, and their check. Claims as unit tests are `ms.claims.testing`."""
+
+from mnemoscope.core.renamed import public_names
+
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)
