@@ -42,6 +42,7 @@ class Faulty:
         return getattr(self.good, name)
 
     def __call__(self, inputs: Tensor, **options: Any) -> Tensor:
+        """The good model's, with changed inputs and output."""
         return self._output(self.good(self._inputs(inputs), **options))
 
     def hooks(self, fwd_hooks: Sequence[tuple[str, Hook]] = (), **options: Any) -> AbstractContextManager[Any]:
@@ -69,9 +70,9 @@ def _is_wanted(name: str, names_filter: Any) -> bool:
 
 
 def is_of(kind: str, name: str) -> bool:
-    """True if a hook point is of this kind, in whatever layer."""
+    """True if a hook point is of this kind, in whatever layer; a name outside of blocks is a kind of its own."""
     known = Site(kind=kind, layer=None if kind in ("embed", "pos_embed") else 0).hook if _is_kind(kind) else None
-    return re.sub(r"^blocks\.\d+\.", "blocks.0.", name) == (known or f"blocks.0.{kind}")
+    return name == kind or re.sub(r"^blocks\.\d+\.", "blocks.0.", name) == (known or f"blocks.0.{kind}")
 
 
 def _is_kind(kind: str) -> bool:

@@ -20,7 +20,9 @@ from mnemoscope.hookcheck.law import DoesNotApplyError, RefusedError
 Write = Tensor | Callable[[Tensor], Tensor]
 Writes = Mapping[str, Write]
 POINT_KINDS: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind != "result")
-_EXTRA = ("attn.hook_rot_q", "attn.hook_rot_k", "mlp.hook_pre_linear", "ln1.hook_normalized", "ln2.hook_normalized")
+_NORMS = tuple(f"ln{n}.hook_{end}" for n in (1, 2) for end in ("scale", "normalized"))
+_FINAL_NORM = tuple(f"ln_final.hook_{end}" for end in ("scale", "normalized"))
+_EXTRA = ("attn.hook_rot_q", "attn.hook_rot_k", "mlp.hook_pre_linear", *_NORMS)
 _TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 0.06, torch.float16: 0.02}
 _MAX_LAYERS = 4
 """Layers that are looked at; of a deeper model the first, the last, and some between."""
@@ -70,6 +72,10 @@ class TestSubject:
         """End a check: the law says nothing about this model."""
         raise DoesNotApplyError(reason)
 
+    def changed(self, after: Tensor, before: Tensor) -> Tensor:
+        """Mask of the rows that differ by more than rounding."""
+        return (after - before).abs().amax(-1) > self.tolerance / 10 * before.abs().max()
+
     def generator(self, stream: int = 0) -> torch.Generator:
         """A generator of the CPU for draws of a law."""
         return torch.Generator().manual_seed(1000 * self.seed + stream)
@@ -102,9 +108,7 @@ class TestSubject:
     def points(self) -> tuple[str, ...]:
         """The classic hook points that the model declares, of the layers that are looked at."""
         names = [self.point(kind, layer) for layer in self.layers for kind in (*POINT_KINDS, *_EXTRA)]
-        return tuple(
-            name for name in dict.fromkeys([*names, "ln_final.hook_normalized"]) if name in self.model.hook_dict
-        )
+        return tuple(name for name in dict.fromkeys([*names, *_FINAL_NORM]) if name in self.model.hook_dict)
 
     @cached_property
     def clean(self) -> Passed:

@@ -1,4 +1,4 @@
-"""Tests of models: laws that a hooked model must keep, and their check. Claims as unit tests are `ms.claims.testing`."""
+"""Laws that a hooked model must keep, and their check; claims as unit tests are in `ms.claims.testing`."""
 
 from mnemoscope.core.renamed import public_names
 

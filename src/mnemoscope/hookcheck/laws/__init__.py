@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from mnemoscope.hookcheck.law import Law
-from mnemoscope.hookcheck.laws import identity, sums
+from mnemoscope.hookcheck.laws import causality, identity, reach, sums
 
-FAMILIES = (identity.FAMILY, sums.FAMILY)
+FAMILIES = (identity.FAMILY, sums.FAMILY, reach.FAMILY, causality.FAMILY)
 LAWS: Mapping[str, Law] = {name: law for family in FAMILIES for name, law in family.laws.items()}
 """Every law by name, in the order of families."""
