@@ -44,15 +44,14 @@ class Report:
             for analysis in names
         }
 
+    @property
+    def counts(self) -> str:
+        """The number of laws with each outcome, in words."""
+        return ", ".join(f"{self.count(outcome)} {outcome}" for outcome in OUTCOMES if self.count(outcome))
+
     def __str__(self) -> str:
-        counts = ", ".join(f"{self.count(outcome)} {outcome}" for outcome in OUTCOMES if self.count(outcome))
-        lines = [f"{self.model}: {counts}"]
-        for name in self.broken:
-            finding = self.findings[name]
-            lines.append(
-                f"{name}: broken by {finding.amount:.2g} at {', '.join(finding.points[:3])}; {finding.smallest}"
-            )
-        return "\n".join(lines)
+        breaches = [self.findings[name].describe(LAWS[name]) for name in self.broken]
+        return "\n".join([f"{self.model}: {self.counts}", *breaches])
 
 
 def check_model(

@@ -78,6 +78,11 @@ class Finding:
     reason: str = ""
     smallest: str = ""
 
+    def describe(self, law: "Law") -> str:
+        """A breach in one line."""
+        where = ", ".join(self.points[:3]) + (", …" if len(self.points) > 3 else "")
+        return f"{law.name} is broken by {self.amount:.2g} at {where} on {self.smallest}: {law.sentence}"
+
 
 Check = Callable[["TestSubject"], Iterator[Comparison]]
 Mutant = Callable[[Any], Any]

@@ -226,6 +226,8 @@ def _factors(subject: TestSubject, *, kind: str) -> Iterator[Comparison]:
     if (getattr(cfg, "attn_scores_soft_cap", None) or 0) > 0:
         subject.skip("scores are capped, so they are not linear in queries and keys")
     for layer in subject.require(kind, "scores"):
+        if torch.equal(*(subject.clean.at[subject.point(each, layer)] for each in ("scores", "pattern"))):
+            subject.skip("the hook point of scores shows the pattern")
         point, end = subject.point(kind, layer), subject.point("scores", layer)
         own, scores, visible = subject.clean.at[point], subject.clean.at[end], _visible(subject, layer)
         if own.ndim != 4:
