@@ -12,7 +12,7 @@ from mnemoscope.hookcheck.law import Finding
 from mnemoscope.hookcheck.laws import LAWS
 
 LAW_COLUMNS = ("family", "law", "outcome", "by how much", "where, or why not")
-ANALYSIS_COLUMNS = ("analysis", "may be believed", "laws that it lacks")
+ANALYSIS_COLUMNS = ("analysis", "may be believed", "laws that are broken or refused")
 
 
 def law_rows(report: Report) -> list[tuple[str, ...]]:
@@ -25,7 +25,15 @@ def law_rows(report: Report) -> list[tuple[str, ...]]:
 
 def analysis_rows(report: Report) -> list[tuple[str, ...]]:
     """A row for every analysis that relies on a law that was checked."""
-    return [(name, "no" if laws else "yes", ", ".join(laws)) for name, laws in report.analyses().items()]
+    return [(name, _trust(laws), ", ".join(laws)) for name, laws in report.analyses().items()]
+
+
+def _trust(lacking: Sequence[str]) -> str:
+    """An answer from the laws that a model breaks or refuses."""
+    kinds = [LAWS[name].kinds for name in lacking]
+    if not all(kinds):
+        return "no"
+    return f"except at {', '.join(dict.fromkeys(kind for each in kinds for kind in each))}" if kinds else "yes"
 
 
 def breach_lines(report: Report) -> list[str]:
@@ -76,8 +84,8 @@ def _amount_text(finding: Finding) -> str:
 
 
 def _places(points: Sequence[str]) -> str:
-    shown = ", ".join(points[:3])
-    return f"{shown} and {len(points) - 3} more" if len(points) > 3 else shown
+    shown = ", ".join(points[:2])
+    return f"{shown} and {len(points) - 2} more" if len(points) > 2 else shown
 
 
 def _finite(amount: float | None) -> float | str | None:

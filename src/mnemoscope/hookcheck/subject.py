@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.core.protocols import HookedModel, evaluation_mode, masked_token, reads_vectors
-from mnemoscope.core.site import EMBEDDINGS, KINDS, Kind, Site
-from mnemoscope.hookcheck.law import DoesNotApplyError, RefusedError
+from mnemoscope.core.site import EMBEDDINGS, KINDS, Kind
+from mnemoscope.hookcheck.law import DoesNotApplyError, RefusedError, hook_name
 
 Write = Tensor | Callable[[Tensor], Tensor]
 Writes = Mapping[str, Write]
@@ -88,9 +88,7 @@ class TestSubject:
 
     def point(self, kind: str, layer: int | None) -> str:
         """The name of the hook point of a kind."""
-        if kind in KINDS:
-            return Site(kind=kind, layer=None if kind in EMBEDDINGS else layer).hook
-        return f"blocks.{layer}.{kind}"
+        return hook_name(kind, layer)
 
     def layers_of(self, kind: str) -> tuple[int | None, ...]:
         """Layers at which a clean run passes a hook point of this kind; (None,) for embeddings."""
