@@ -4,7 +4,7 @@ from functools import cache
 
 from tests.support import foreign_model
 
-SIZES = {"n_layers": 2, "d_model": 8, "n_heads": 2, "d_head": 4, "d_mlp": 10, "n_ctx": 8, "d_vocab": 10}
+_SIZES = {"n_layers": 2, "d_model": 8, "n_heads": 2, "d_head": 4, "d_mlp": 10, "n_ctx": 8, "d_vocab": 10}
 _LLAMA = {
     **{"normalization_type": "RMS", "final_rms": True, "positional_embedding_type": "rotary", "act_fn": "silu"},
     **{"gated_mlp": True, "n_heads": 4, "n_key_value_heads": 2, "d_head": 4, "rotary_dim": 4},
@@ -23,4 +23,4 @@ CHANGES = {
 @cache
 def good(name: str):
     """The good model of a name, in double precision; the same at every call."""
-    return foreign_model(**{**SIZES, "dtype": "float64", **CHANGES[name]})
+    return foreign_model(**{**_SIZES, "dtype": "float64", **CHANGES[name]})

@@ -8,7 +8,7 @@ from mnemoscope.hookcheck.laws import LAWS
 from mnemoscope.hookcheck.subject import TestSubject, make_subject
 from mnemoscope.models.hooked.transformer import HookedTransformer
 from mnemoscope.records.record import records
-from tests.hookcheck.good import CHANGES, SIZES, good
+from tests.hookcheck.good import CHANGES, good
 from tests.support import random_model
 
 
@@ -25,6 +25,7 @@ def test_a_good_model_keeps_every_law(reports, name):
     assert refused == {}
 
 
+SIZES = {"n_layers": 2, "d_model": 8, "n_heads": 2, "d_head": 4, "d_mlp": 10, "n_ctx": 8, "d_vocab": 10}
 KINDS = {
     "linear": {"softmax": False, "normalization": "none"},
     "mixed": {"attention_mix": 0.5},

@@ -202,10 +202,9 @@ def norms_divide_by_their_scale(subject: TestSubject) -> Iterator[Comparison]:
             if any(name not in subject.clean.at for name in names):
                 continue
             scale, rows, stream = (subject.clean.at[name].double() for name in names)
+            stream = stream[:, :, None].expand_as(rows) if rows.ndim > 3 else stream  # a copy for each head
             if _kind_of_norm(subject).startswith("LN"):
                 stream = stream - stream.mean(-1, keepdim=True)
-            if rows.ndim > stream.ndim:  # a copy of the stream for each head
-                stream = stream[:, :, None]
             yield Comparison(point=names[0], got=rows, wanted=stream / scale)
 
 
