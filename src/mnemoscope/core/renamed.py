@@ -115,7 +115,21 @@ OLD_NAMES: Mapping[str, str] = {
     "mnemoscope.run.RecordedVerdict": "mnemoscope.claims.RecordedVerdict",
     "mnemoscope.run.recorded_verdicts": "mnemoscope.claims.recorded_verdicts",
     "mnemoscope.sweeps": "mnemoscope.run",
-    "mnemoscope.testing": "mnemoscope.claims.testing",
+    **{
+        f"mnemoscope.testing.{name}": f"mnemoscope.claims.testing.{name}"
+        for name in (
+            "Component",
+            "Subject",
+            "assert_dissociated",
+            "assert_necessary",
+            "assert_not_necessary",
+            "assert_pattern",
+            "assert_sufficient",
+            "claim_effect",
+            "head",
+            "mlp",
+        )
+    },
     "mnemoscope.viz": "mnemoscope.report",
 }
 """Old name to new name, both with their room."""

@@ -1,0 +1,162 @@
+"""A law about hooked models: a sentence, the reason, and a check that yields comparisons.
+
+A check is a generator function. It yields a `Comparison` for each thing that it looked at. `examine` runs it and finds
+the worst. Where the law says nothing about a model, the check calls `subject.skip`, with the reason.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from mnemoscope.hookcheck.subject import TestSubject
+
+FamilyName = Literal["identity", "sums", "reach", "causality", "batches", "gradients", "scope", "files"]
+FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
+Outcome = Literal["holds", "broken", "refused", "does not apply"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+
+class DoesNotApplyError(Exception):
+    """Raised by a check where the law says nothing about the model."""
+
+
+class RefusedError(Exception):
+    """Raised where the model itself raised an exception; the message is its first line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two tensors that a law says are equal.
+
+    Attributes:
+        point: The hook point, or another name for what was compared.
+        got: The value found.
+        wanted: The value that the law demands.
+        exact: True if every bit must be the same; else they agree up to the subject's tolerance.
+        tolerance: Largest share of the size of `wanted` by which they may differ; None: the subject's.
+    """
+
+    point: str
+    got: Tensor
+    wanted: Tensor
+    exact: bool = False
+    tolerance: float | None = None
+
+    @property
+    def amount(self) -> float:
+        """Largest difference as a share of the largest entry of `wanted`; infinite where shapes or NaN differ."""
+        got, wanted = (x.detach().double().cpu() for x in (self.got, self.wanted))
+        if got.shape != wanted.shape:
+            return float("inf")
+        same = (got == wanted) | (got.isnan() & wanted.isnan())
+        if bool(same.all()):
+            return 0.0
+        size = wanted[wanted.isfinite()].abs().max() if bool(wanted.isfinite().any()) else torch.tensor(0.0)
+        difference = (got - wanted)[~same].abs().nan_to_num(nan=float("inf"))
+        return float(difference.max() / size.clamp(min=1e-30))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """The outcome of one law for one model.
+
+    Attributes:
+        outcome: `holds`, `broken`, `refused` (the model raised an exception) or `does not apply`.
+        amount: The worst difference, as a share of the size of the value demanded; None where nothing was compared.
+        points: The hook points at which the law is broken, or those that were looked at.
+        reason: The words of a refusal, or the reason why the law does not apply.
+        smallest: The smallest input found that shows the breach, in words.
+    """
+
+    outcome: Outcome
+    amount: float | None = None
+    points: tuple[str, ...] = ()
+    reason: str = ""
+    smallest: str = ""
+
+
+Check = Callable[["TestSubject"], Iterator[Comparison]]
+Mutant = Callable[[Any], Any]
+"""A function from a good model to one with exactly one fault."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Law:
+    """A sentence that holds for every hooked model to which it applies.
+
+    >>> ms.testing.LAWS["pattern-rows-sum-to-one"].family
+    'sums'
+
+    Attributes:
+        name: Words with hyphens.
+        family: The group of the law.
+        sentence: The law.
+        reason: What goes wrong in an analysis of a model that breaks it.
+        check: A generator of comparisons.
+        mutant: A function from a good model to one that has exactly the fault that the law forbids.
+        threads: Public reports that the law would have caught.
+        analyses: Analyses, by their commands, that rely on the law.
+    """
+
+    name: str
+    family: FamilyName
+    sentence: str
+    reason: str
+    check: Check
+    mutant: Mutant
+    threads: tuple[str, ...] = ()
+    analyses: tuple[str, ...] = ()
+
+    def examine(self, subject: "TestSubject") -> Finding:
+        """Check a model."""
+        try:
+            compared = list(self.check(subject))
+        except DoesNotApplyError as error:
+            return Finding(outcome="does not apply", reason=str(error))
+        except RefusedError as error:
+            return Finding(outcome="refused", reason=str(error))
+        if not compared:
+            return Finding(outcome="does not apply", reason="the model has no hook point that the law is about")
+        amounts = {id(each): each.amount for each in compared}
+        worst = max(amounts.values())
+        broken = [
+            each for each in compared if amounts[id(each)] > (0 if each.exact else each.tolerance or subject.tolerance)
+        ]
+        points = tuple(dict.fromkeys(each.point for each in broken or compared))
+        return Finding(outcome="broken" if broken else "holds", amount=worst, points=points)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """The laws of one module, in order; `analyses` are those that rely on all of them."""
+
+    name: FamilyName
+    analyses: tuple[str, ...] = ()
+    laws: dict[str, Law] = field(default_factory=dict)
+
+    def law(
+        self,
+        *,
+        reason: str,
+        mutant: Mutant,
+        threads: tuple[str, ...] = (),
+        analyses: tuple[str, ...] = (),
+    ) -> Callable[[Check], Check]:
+        """Decorate a check: its name is the law's, its docstring the sentence."""
+
+        def add(check: Check) -> Check:
+            sentence = " ".join((check.__doc__ or "").split())
+            name = check.__name__.replace("_", "-")
+            self.add(name, sentence, check, reason=reason, mutant=mutant, threads=threads, analyses=analyses)
+            return check
+
+        return add
+
+    def add(self, name: str, sentence: str, check: Check, **rest: Any) -> None:
+        """Add a law that is made from a function with arguments, such as one for each kind of hook point."""
+        rest["analyses"] = (*self.analyses, *rest.get("analyses", ()))
+        self.laws[name] = Law(name=name, family=self.name, sentence=sentence, check=check, **rest)

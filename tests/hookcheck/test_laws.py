@@ -1,0 +1,49 @@
+"""Good models keep every law, and every law catches the fault that it is made for."""
+
+import pytest
+
+from mnemoscope.hookcheck.check import check_model
+from mnemoscope.hookcheck.law import Law
+from mnemoscope.hookcheck.laws import LAWS
+from mnemoscope.hookcheck.subject import TestSubject, make_subject
+from mnemoscope.records.record import records
+from tests.hookcheck.good import CHANGES, good
+
+
+@pytest.fixture(scope="module")
+def reports():
+    return {name: check_model(good(name)) for name in CHANGES}
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_good_model_keeps_every_law(reports, name):
+    assert reports[name].broken == (), str(reports[name])
+    refused = {law: finding for law, finding in reports[name].findings.items() if finding.outcome == "refused"}
+    assert refused == {}
+
+
+def kept_by(law: Law, reports) -> str:
+    """The first good model to which a law applies."""
+    for name, report in reports.items():
+        if report.findings[law.name].outcome == "holds":
+            return name
+    raise AssertionError(f"{law.name} applies to no good model")
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+def test_its_mutant_is_caught(reports, law):
+    mutant: TestSubject = make_subject(law.mutant(good(kept_by(law, reports))))
+    finding = law.examine(mutant)
+    assert finding.outcome == "broken", finding
+    assert finding.amount is not None
+    assert finding.amount > 1e-6
+
+
+@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+def test_it_says_what_it_is(law):
+    assert law.sentence.endswith(".")
+    assert law.reason.endswith(".")
+    assert set(law.analyses) <= {*records()}
+    assert law.analyses
