@@ -1,4 +1,4 @@
-"""Claims about models as unit tests: `pytest --mnemoscope-runs DIR`.
+"""Claims about models as unit tests, `pytest --mnemoscope-runs DIR`; laws as tests, `--mnemoscope-hookcheck MODEL`.
 
 A test marked with `pytest.mark.claim` becomes one item per seed of the runs found there. An item whose model does not
 do what is claimed *deviates* and does not fail; all items together give a verdict, printed at the end of the session.
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mnemoscope.claims.ruling import Ruling
     from mnemoscope.claims.testing.cases import SeedItem
     from mnemoscope.core.protocols import HookedModel
+    from mnemoscope.hookcheck.law import Law
+    from mnemoscope.hookcheck.subject import TestSubject
     from mnemoscope.models.run import Run
     from mnemoscope.models.subjects import Subject
 
@@ -36,7 +38,7 @@ _PARAMETER = "_seed_item"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--mnemoscope-runs` and `--mnemoscope-json`."""
+    """`--mnemoscope-runs`, `--mnemoscope-json` and `--mnemoscope-hookcheck`."""
     group = parser.getgroup("mnemoscope", "claims about trained models (mnemoscope)")
     group.addoption(
         "--mnemoscope-runs",
@@ -46,6 +48,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run directory, or a directory that holds some; may be given several times",
     )
     group.addoption("--mnemoscope-json", metavar="FILE", help="write the verdicts on the claims to this file")
+    group.addoption(
+        "--mnemoscope-hookcheck",
+        action="append",
+        default=[],
+        metavar="MODEL",
+        help="check this model against the laws of hooked models, one test a law: what `mnemoscope hookcheck` takes, "
+        "such as FILE.py:FUNCTION; may be given several times",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,13 +102,51 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(_PARAMETER, items, indirect=True, ids=[item.name for item in items], scope="function")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Claims without runs are skipped."""
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Laws of models become tests, and claims without runs are skipped."""
+    for model in config.getoption("mnemoscope_hookcheck") or []:
+        items += _law_items(session, model)
     if config.getoption("mnemoscope_runs"):
         return
     for item in items:
         if item.get_closest_marker("claim"):
             item.add_marker(pytest.mark.skip(reason=NEEDS_RUNS))
+
+
+def _law_items(session: pytest.Session, model: str) -> "list[LawItem]":
+    """One test for each law about a model."""
+    from mnemoscope.core.errors import InputError
+    from mnemoscope.hookcheck.laws import LAWS
+    from mnemoscope.hookcheck.named import open_model
+    from mnemoscope.hookcheck.subject import make_subject
+
+    try:
+        subject = make_subject(open_model(model))
+    except InputError as error:
+        raise pytest.UsageError(f"--mnemoscope-hookcheck: {error}") from None
+    return [LawItem.from_parent(session, name=f"{model}::{name}", law=LAWS[name], subject=subject) for name in LAWS]
+
+
+class LawItem(pytest.Item):
+    """A test that a model keeps a law; it is skipped where the law does not apply."""
+
+    def __init__(self, *, law: "Law", subject: "TestSubject", **options: Any):
+        super().__init__(**options)
+        self.law, self.subject = law, subject
+
+    def runtest(self) -> None:
+        """Fail in one line where the law is broken."""
+        from mnemoscope.hookcheck.check import find
+
+        finding = find(self.law, self.subject)
+        if finding.outcome == "broken":
+            pytest.fail(finding.describe(self.law), pytrace=False)
+        if finding.outcome != "holds":
+            pytest.skip(f"{finding.outcome}: {finding.reason}")
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """The law in place of a line of a file."""
+        return self.path, None, self.name
 
 
 @pytest.hookimpl(tryfirst=True)

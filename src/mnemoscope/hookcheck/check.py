@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.errors import InputError, suggest_nearest
 from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.hookcheck.law import FAMILIES, OUTCOMES, Finding, Law, Outcome
 from mnemoscope.hookcheck.laws import LAWS
@@ -33,7 +33,10 @@ class Report:
         return sum(finding.outcome == outcome for finding in self.findings.values())
 
     def analyses(self) -> dict[str, tuple[str, ...]]:
-        """Every analysis, with the laws that it relies on and that the model breaks or refuses; none: believe it."""
+        """Every analysis, with the laws that it relies on and that the model breaks or refuses; none: believe it.
+
+        A law that has `kinds` matters at sites of these kinds only.
+        """
         names = sorted({each for name in self.findings for each in LAWS[name].analyses})
         return {
             analysis: tuple(
@@ -44,15 +47,14 @@ class Report:
             for analysis in names
         }
 
+    @property
+    def counts(self) -> str:
+        """The number of laws with each outcome, in words."""
+        return ", ".join(f"{self.count(outcome)} {outcome}" for outcome in OUTCOMES if self.count(outcome))
+
     def __str__(self) -> str:
-        counts = ", ".join(f"{self.count(outcome)} {outcome}" for outcome in OUTCOMES if self.count(outcome))
-        lines = [f"{self.model}: {counts}"]
-        for name in self.broken:
-            finding = self.findings[name]
-            lines.append(
-                f"{name}: broken by {finding.amount:.2g} at {', '.join(finding.points[:3])}; {finding.smallest}"
-            )
-        return "\n".join(lines)
+        breaches = [self.findings[name].describe(LAWS[name]) for name in self.broken]
+        return "\n".join([f"{self.model}: {self.counts}", *breaches])
 
 
 def check_model(
@@ -101,7 +103,11 @@ def select_laws(names: Sequence[str] | None) -> list[Law]:
     if isinstance(names, str):
         raise InputError(f"laws must be a list of names; got the text {names!r}: write [{names!r}]")
     for each in names:
-        one_of("a law", each, (*FAMILIES, *LAWS))
+        if each not in FAMILIES and each not in LAWS:
+            raise InputError(
+                f"a law must be a family, {', '.join(FAMILIES)}, or one of the {len(LAWS)} names in ms.testing.LAWS; "
+                f"got {each!r}{suggest_nearest(each, (*FAMILIES, *LAWS))}"
+            )
     return [law for law in LAWS.values() if law.name in names or law.family in names]
 
 

@@ -6,10 +6,12 @@ the worst. Where the law says nothing about a model, the check calls `subject.sk
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor
+
+from mnemoscope.core.site import EMBEDDINGS, KINDS, Kind, Site
 
 if TYPE_CHECKING:
     from mnemoscope.hookcheck.subject import TestSubject
@@ -18,6 +20,13 @@ FamilyName = Literal["identity", "sums", "reach", "causality", "batches", "gradi
 FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
 Outcome = Literal["holds", "broken", "refused", "does not apply"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+
+def hook_name(kind: str, layer: int | None) -> str:
+    """The hook point of a kind of site in a layer; any other kind is the name of the point within the block."""
+    if kind in KINDS:
+        return Site(kind=cast("Kind", kind), layer=None if kind in EMBEDDINGS else layer or 0).hook
+    return kind if layer is None else f"blocks.{layer}.{kind}"
 
 
 class DoesNotApplyError(Exception):
@@ -78,6 +87,11 @@ class Finding:
     reason: str = ""
     smallest: str = ""
 
+    def describe(self, law: "Law") -> str:
+        """A breach in one line."""
+        where = ", ".join(self.points[:3]) + (", …" if len(self.points) > 3 else "")
+        return f"{law.name} is broken by {self.amount:.2g} at {where} on {self.smallest}: {law.sentence}"
+
 
 Check = Callable[["TestSubject"], Iterator[Comparison]]
 Mutant = Callable[[Any], Any]
@@ -100,6 +114,7 @@ class Law:
         mutant: A function from a good model to one that has exactly the fault that the law forbids.
         threads: Public reports that the law would have caught.
         analyses: Analyses, by their commands, that rely on the law.
+        kinds: Kinds of sites at which a breach makes these unreliable; none: at all of them.
     """
 
     name: str
@@ -110,6 +125,7 @@ class Law:
     mutant: Mutant
     threads: tuple[str, ...] = ()
     analyses: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
     def examine(self, subject: "TestSubject") -> Finding:
         """Check a model."""

@@ -5,18 +5,17 @@ Each returns a new model; the good one stays as it is.
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mnemoscope.core.site import Kind, Site
+from mnemoscope.hookcheck.law import Mutant, hook_name
 
 Hook = Callable[..., Any]
 Change = Callable[[Tensor], Tensor]
-Mutant = Callable[[Any], Any]
 
 
 class Faulty:
@@ -71,14 +70,7 @@ def _is_wanted(name: str, names_filter: Any) -> bool:
 
 def is_of(kind: str, name: str) -> bool:
     """True if a hook point is of this kind, in whatever layer; a name outside of blocks is a kind of its own."""
-    known = Site(kind=kind, layer=None if kind in ("embed", "pos_embed") else 0).hook if _is_kind(kind) else None
-    return name == kind or re.sub(r"^blocks\.\d+\.", "blocks.0.", name) == (known or f"blocks.0.{kind}")
-
-
-def _is_kind(kind: str) -> bool:
-    from mnemoscope.core.site import KINDS
-
-    return kind in KINDS
+    return name == hook_name(kind, None) or re.sub(r"^blocks\.\d+\.", "blocks.0.", name) == hook_name(kind, 0)
 
 
 def writes_are(kind: str, change: Callable[[Tensor, Tensor], Tensor | None]) -> Mutant:
@@ -110,7 +102,7 @@ def shows(kind: str, change: Change) -> Mutant:
     return lambda good: Faulty(good, hook=altered)
 
 
-def always(kind: Kind, change: Change) -> Mutant:
+def always(kind: str, change: Change) -> Mutant:
     """A model in which a permanent hook changes the activations of this kind."""
 
     def make(good: Any) -> Any:
@@ -121,18 +113,6 @@ def always(kind: Kind, change: Change) -> Mutant:
         return model
 
     return make
-
-
-def in_turn(*changes: Change) -> Iterator[Change]:
-    """Changes of the first, second and later runs; the last stays."""
-    yield from changes
-    while True:
-        yield changes[-1]
-
-
-def larger(x: Tensor) -> Tensor:
-    """A tenth more."""
-    return 1.1 * x
 
 
 def rolled(x: Tensor, dim: int = 2) -> Tensor:

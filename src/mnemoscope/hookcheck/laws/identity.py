@@ -40,6 +40,7 @@ for _kind in POINT_KINDS:
         partial(_writes_back, kind=_kind),
         reason="An effect of a write that changes nothing is added to every effect measured there.",
         mutant=writes_are(_kind, lambda old, new: new * (1 + 1e-5)),
+        kinds=(_kind,),
     )
 
 

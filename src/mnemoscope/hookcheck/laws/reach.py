@@ -13,7 +13,8 @@ import torch
 from einops import einsum
 from torch import Tensor
 
-from mnemoscope.hookcheck.law import Comparison, Family, Mutant
+from mnemoscope.core.site import KINDS
+from mnemoscope.hookcheck.law import Check, Comparison, Family, Mutant
 from mnemoscope.hookcheck.mutants import ignores_writes, rolled, writes_are
 from mnemoscope.hookcheck.subject import Passed, TestSubject, Writes
 
@@ -64,9 +65,26 @@ def _donated(subject: TestSubject, layer: int | None, *kinds: str) -> dict[str, 
     return {point: subject.donor.at[point] for point in points if point in subject.donor.at}
 
 
-def _reach(name: str, sentence: str, check, *, mutant: Mutant, threads: tuple[str, ...] = (), reason: str = "") -> None:
-    reason = reason or f"A patch or an ablation at {name} measures something else, or nothing."
-    FAMILY.add(f"reach-of-{name.replace('_', '-')}", sentence, check, reason=reason, mutant=mutant, threads=threads)
+def _reach(
+    name: str,
+    sentence: str,
+    check: Check,
+    *,
+    mutant: Mutant,
+    kinds: tuple[str, ...] = (),
+    threads: tuple[str, ...] = (),
+    reason: str = "",
+) -> None:
+    """Add a law; unless `kinds` say otherwise, it is about the kind of its name where there is one."""
+    FAMILY.add(
+        f"reach-of-{name.replace('_', '-')}",
+        sentence,
+        check,
+        reason=reason or f"A patch or an ablation at {name} measures something else, or nothing.",
+        mutant=mutant,
+        threads=threads,
+        kinds=kinds or ((name,) if name in KINDS else ()),
+    )
 
 
 def _stream(subject: TestSubject, *, kind: str) -> Iterator[Comparison]:
@@ -145,12 +163,14 @@ _reach(
     "Another prompt's q, k and v together, written in a run, give the other prompt's z in that block.",
     partial(_step, kinds=("q", "k", "v"), following="z"),
     mutant=writes_are("q", lambda old, new: new.flip(-1)),
+    kinds=("q", "k", "v"),
 )
 _reach(
     "rotated-queries-and-keys",
     "Another prompt's rotated q and k, and its v, written in a run, give the other prompt's z in that block.",
     partial(_step, kinds=("attn.hook_rot_q", "attn.hook_rot_k", "v"), following="z"),
     mutant=ignores_writes("attn.hook_rot_q"),
+    kinds=("rot_q", "rot_k"),
 )
 
 
@@ -167,6 +187,7 @@ for _norm, _following in (("ln1", "q"), ("ln2", "pre")):
         f"Another prompt's rows as {_norm} leaves them, written in a run, give the other prompt's {_following}.",
         partial(_normalised, norm=_norm, following=_following),
         mutant=ignores_writes(f"{_norm}.{NORMALIZED}"),
+        kinds=("normalized",),
         threads=("TransformerLens #1527",),
     )
 
@@ -184,6 +205,7 @@ _reach(
     "Another prompt's rows as the last normalisation leaves them, written in a run, give the other prompt's logits.",
     _last_norm,
     mutant=ignores_writes(f"ln_final.{NORMALIZED}"),
+    kinds=("normalized",),
     threads=("TransformerLens #1527",),
 )
 
@@ -202,6 +224,7 @@ _reach(
     "A normalisation with twice the scale gives half the rows.",
     _scales,
     mutant=ignores_writes("ln1.hook_scale"),
+    kinds=("scale",),
     threads=("TransformerLens #1527",),
     reason="Frozen normalisations, as direct attribution needs them, are writes of the scale.",
 )
@@ -226,6 +249,8 @@ def _factors(subject: TestSubject, *, kind: str) -> Iterator[Comparison]:
     if (getattr(cfg, "attn_scores_soft_cap", None) or 0) > 0:
         subject.skip("scores are capped, so they are not linear in queries and keys")
     for layer in subject.require(kind, "scores"):
+        if torch.equal(*(subject.clean.at[subject.point(each, layer)] for each in ("scores", "pattern"))):
+            subject.skip("the hook point of scores shows the pattern")
         point, end = subject.point(kind, layer), subject.point("scores", layer)
         own, scores, visible = subject.clean.at[point], subject.clean.at[end], _visible(subject, layer)
         if own.ndim != 4:

@@ -277,7 +277,7 @@ def _scale(subject: TestSubject, layer: int) -> float | None:
     attention: Any = getattr(subject.model.blocks[layer], "attn", None)
     if has_linear_attention(subject.model):
         return 1.0
-    scale = getattr(attention, "attn_scale", getattr(subject.cfg, "attn_scale", None))
+    scale: Any = getattr(attention, "attn_scale", getattr(subject.cfg, "attn_scale", None))
     return float(scale) if isinstance(scale, int | float) or getattr(scale, "ndim", 1) == 0 else None
 
 
