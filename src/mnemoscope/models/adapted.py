@@ -20,8 +20,8 @@ from mnemoscope.models.hooked.points import HookedModule, HookPoint, Names
 
 Acts = Mapping[Place, Callable[[Tensor], Tensor]]
 """A function of the tensor at each place, in the order in which a pass comes to them."""
-Runner = Callable[[Tensor, Acts, Mapping[str, Any]], Any]
-"""Runs a model on tokens, with a function at each place and further arguments; gives its output."""
+Runner = Callable[[nn.Module, Tensor, Acts, Mapping[str, Any]], Any]
+"""Runs a module on tokens, with a function at each place and further arguments; gives its output."""
 
 
 class MissingPartError(InputError, AttributeError, KeyError):
@@ -45,17 +45,12 @@ def change_first(given: Any, act: Callable[[Tensor], Tensor]) -> Any:
     return type(given)((new, *given[1:])) if isinstance(given, tuple | list) else new
 
 
-def run_plainly(module: nn.Module) -> Runner:
+def run_plainly(module: nn.Module, tokens: Tensor, acts: Acts, options: Mapping[str, Any]) -> Any:
     """A pass with hooks that are there for this pass only."""
-    modules = dict(module.named_modules())
-
-    def run(tokens: Tensor, acts: Acts, options: Mapping[str, Any]) -> Any:
-        with ExitStack() as stack:
-            for place, act in acts.items():
-                stack.callback(_put(modules[place.module], place, act).remove)
-            return module(tokens, **options)
-
-    return run
+    with ExitStack() as stack:
+        for place, act in acts.items():
+            stack.callback(_put(module.get_submodule(place.module), place, act).remove)
+        return module(tokens, **options)
 
 
 def _put(module: nn.Module, place: Place, act: Callable[[Tensor], Tensor]) -> Any:
@@ -121,7 +116,8 @@ class AdaptedModel(_Part, HookedModule):
         if return_type not in ("logits", None):
             raise InputError(f"return_type must be 'logits' or None for an adapted model; got {return_type!r}")
         acts = {place: partial(_pass, self.hook_dict[name], input) for name, place in self.places.items()}
-        output = first_tensor(self._run(input, acts, pass_options(self.original_model, attention_mask)))
+        module = self.original_model  # here: a copy of this model runs the copy of the module
+        output = first_tensor(self._run(module, input, acts, pass_options(module, attention_mask)))
         assert output is not None
         logits = self.hook_dict["hook_logits"](output)
         return logits if return_type else None
@@ -162,4 +158,4 @@ def from_transformers(
     """
     if not isinstance(module, nn.Module):
         raise InputError(f"module must be a torch module; got {type(module).__name__}: ms.language_model loads by name")
-    return AdaptedModel(module, tokenizer, names, run_plainly(module))
+    return AdaptedModel(module, tokenizer, names, run_plainly)

@@ -25,11 +25,14 @@ def from_nnsight(model: Any, *, names: Mapping[str, str] | None = None) -> Adapt
     module = getattr(model, "_module", None)
     if not isinstance(module, nn.Module) or not hasattr(model, "trace"):
         raise InputError(f"model must be a model of nnsight; got {type(model).__name__}: NNsight(module) makes one")
-    return AdaptedModel(module, getattr(model, "tokenizer", None), names, _run_traced(model))
+    return AdaptedModel(module, getattr(model, "tokenizer", None), names, _traced(model))
 
 
-def _run_traced(model: Any) -> Runner:
-    def run(tokens: Tensor, acts: Acts, options: Mapping[str, Any]) -> Any:
+def _traced(given: Any) -> Runner:
+    from nnsight import NNsight
+
+    def run(module: nn.Module, tokens: Tensor, acts: Acts, options: Mapping[str, Any]) -> Any:
+        model = given if given._module is module else NNsight(module)  # of a copy
         places = [(_part(model, place.module), place.side, act) for place, act in acts.items()]
         with model.trace(tokens, **options):
             for part, side, act in places:
