@@ -21,6 +21,7 @@ from sphinx.writers.html5 import HTML5Translator
 
 import mnemoscope
 from mnemoscope.core.renamed import OLD_NAMES, short_name
+from mnemoscope.hookcheck.laws import LAWS
 
 sys.path.insert(0, str(Path(__file__).parent))
 import notebooks
@@ -119,6 +120,24 @@ class OldNames(SphinxDirective):
         return self.parse_text_to_nodes(
             "\n".join([".. list-table::", "   :header-rows: 1", "", "   * - old", "     - new", *rows])
         )
+
+
+class Laws(SphinxDirective):
+    """`.. laws::`: a section for every family of laws of hooked models, with a row for each law."""
+
+    def run(self) -> list[nodes.Node]:
+        lines = []
+        for family in dict.fromkeys(law.family for law in LAWS.values()):
+            lines += [family, "-" * len(family), "", ".. list-table::", "   :header-rows: 1", ""]
+            rows = [("law", "it holds that", "otherwise", "reports")]
+            rows += [
+                (f"``{law.name}``", law.sentence, law.reason, "; ".join(law.threads))
+                for law in LAWS.values()
+                if law.family == family
+            ]
+            lines += [f"   {'*' if not i else ' '} - {cell}" for row in rows for i, cell in enumerate(row)]
+            lines.append("")
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
 def _write_api_pages() -> None:
@@ -231,6 +250,7 @@ def setup(app: Sphinx) -> None:
     app.add_directive("modules", Modules)
     app.add_directive("records", Records)
     app.add_directive("old-names", OldNames)
+    app.add_directive("laws", Laws)
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
     app.connect("env-get-outdated", lambda *_: TUTORIALS)
     app.connect("autodoc-process-docstring", _keep_bars)

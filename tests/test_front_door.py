@@ -14,7 +14,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "mnemoscope"
-ROOMS = ("analyses", "claims", "core", "interventions", "models", "models.constructed", "records", "report", "run")
+ROOMS = (
+    "analyses",
+    "claims",
+    "core",
+    "interventions",
+    "models",
+    "models.constructed",
+    "records",
+    "report",
+    "run",
+    "testing",
+)
 FACES = ("mnemoscope", *(f"mnemoscope.{room}" for room in ROOMS))
 PUBLIC_MODULES = (
     "mnemoscope.core.metrics",

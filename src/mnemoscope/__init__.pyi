@@ -6,6 +6,7 @@ from . import models as models
 from . import records as records
 from . import report as report
 from . import run as run
+from . import testing as testing
 from .analyses.ablation import ablate as ablate
 from .analyses.attribution import logit_attribution as logit_attribution
 from .analyses.evaluation import evaluate as evaluate

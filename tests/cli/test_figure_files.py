@@ -17,6 +17,7 @@ WITHOUT = {"dev check", "claims diff", "claims list", "dev register", "claims sh
 WITHOUT |= {
     "explore",
     "export",
+    "hookcheck",
     "index",
     "list",
     "new",

@@ -70,7 +70,7 @@ def _is_wanted(name: str, names_filter: Any) -> bool:
 
 def is_of(kind: str, name: str) -> bool:
     """True if a hook point is of this kind, in whatever layer; a name outside of blocks is a kind of its own."""
-    return name == hook_name(kind, None) or re.sub(r"^blocks\.\d+\.", "blocks.0.", name) == hook_name(kind, 0)
+    return hook_name(kind, None) == name or re.sub(r"^blocks\.\d+\.", "blocks.0.", name) == hook_name(kind, 0)
 
 
 def writes_are(kind: str, change: Callable[[Tensor, Tensor], Tensor | None]) -> Mutant:
