@@ -187,6 +187,9 @@ class _ShiftedNames:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["good"], name)
 
+    def __call__(self, text: str, **options: Any) -> Any:
+        return self.good(text, **options)
+
     def decode(self, numbers: Any, *args: Any, **options: Any) -> Any:
         return self.good.decode([int(number) + 1 for number in torch.as_tensor(numbers).flatten()], *args, **options)
 

@@ -14,7 +14,7 @@ from mnemoscope.hookcheck.mutants import Faulty, shows
 from mnemoscope.hookcheck.precision import in_precision
 from mnemoscope.hookcheck.subject import TestSubject
 
-FAMILY = Family(name="files", analyses=("evaluate",))
+FAMILY = Family(name="files", analyses=("patch", "heads", "neurons"))
 _BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 0.15}
 
 

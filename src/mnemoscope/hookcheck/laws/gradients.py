@@ -211,7 +211,7 @@ def split_inputs_change_no_logits(subject: TestSubject) -> Iterator[Comparison]:
 
 @FAMILY.law(
     reason="EAP gives each edge the gradient at its own input; together they are the gradient of attention's input.",
-    mutant=_steeper_writes("hook_q_input"),
+    mutant=writes_are("hook_q_input", lambda old, new: new - 0.1 * (old - old.detach())),
 )
 def gradients_at_split_inputs_add_up(subject: TestSubject) -> Iterator[Comparison]:
     """The gradients at the inputs of queries, keys and values, of all heads or groups, add up to that at the stream."""

@@ -215,14 +215,9 @@ def what_takes_gradients_stays(subject: TestSubject) -> Iterator[Comparison]:
     yield _stays("parameters", before, [weight.requires_grad for _, weight in subject.model.named_parameters()])
 
 
-def _move(model: Any) -> None:
-    for _, weight in model.named_parameters():
-        weight.data = weight.data.to(torch.bfloat16)
-
-
 @FAMILY.law(
     reason="A model that is rounded on the way gives other numbers for the rest of the session.",
-    mutant=leaves_behind(_move),
+    mutant=leaves_behind(lambda model: nn.Module.to(model, torch.float32)),
 )
 def device_and_precision_stay(subject: TestSubject) -> Iterator[Comparison]:
     """Runs leave the device and the precision of every parameter as they were."""
@@ -294,7 +289,7 @@ class _AddsInPlace(Faulty):
 
 
 @FAMILY.law(
-    reason="A hook that keeps its activation keeps another one where a module adds to its input in place, as Falcon does.",
+    reason="A hook keeps another activation where a module adds to its input in place, as Falcon does.",
     mutant=_AddsInPlace,
 )
 def what_a_hook_saw_stays(subject: TestSubject) -> Iterator[Comparison]:
