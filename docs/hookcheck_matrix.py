@@ -1,0 +1,186 @@
+"""Makes the page of laws, backends and architectures: `.venv/bin/python docs/hookcheck_matrix.py --with PYTHON ...`.
+
+Every interpreter measures the backends that it has: TransformerLens 3 or 4, and nnsight where it is installed. Results
+are kept in `hookcheck_matrix.json`; only cells that are measured are replaced. `--only NAME ...` measures some
+architectures. The findings at the end of the page are those of `hookcheck_findings.md`.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from mnemoscope.hookcheck.laws import LAWS  # noqa: E402
+from mnemoscope.hookcheck.subject import make_subject  # noqa: E402
+from mnemoscope.models import from_nnsight, from_transformers  # noqa: E402
+from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER  # noqa: E402
+from tests.architectures import ARCHITECTURES, N_CTX, architecture  # noqa: E402
+
+RECORDED, PAGE = HERE / "hookcheck_matrix.json", HERE / "hookcheck_matrix.md"
+LINE = 3 if HAS_HOOKED_TRANSFORMER else 4
+Cell = Mapping[str, Any]
+
+
+def _converted(theirs: Any) -> Any:
+    """A HookedTransformer: on line 3 TransformerLens's class and conversion, on line 4 ours."""
+    from mnemoscope.models.language import conversion
+
+    chosen = {"device": "cpu", "dtype": theirs.dtype, "n_ctx": N_CTX}
+    convert = conversion._convert_by_transformerlens if LINE == 3 else conversion._convert_by_families
+    model = conversion._built(*convert(theirs, chosen), None)
+    return model.requires_grad_(False)
+
+
+def _bridged(theirs: Any) -> Any:
+    from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
+
+    return build_bridge_from_module(theirs, type(theirs).__name__, hf_config=theirs.config).eval()
+
+
+def _native(theirs: Any) -> Any:
+    from tests.bridge import as_bridge
+
+    if type(theirs).__name__ != "GPT2LMHeadModel":
+        raise ValueError("native models have LayerNorm, learned positions and a plain MLP")
+    return as_bridge(_converted(theirs).requires_grad_(True)).requires_grad_(False)
+
+
+def _nnsight(theirs: Any) -> Any:
+    from nnsight import NNsight  # pyright: ignore
+
+    return from_nnsight(NNsight(theirs))
+
+
+def backends() -> dict[str, Callable[[Any], Any]]:
+    """By name, functions from a model of the transformers library to a hooked model, as far as they run here."""
+    found: dict[str, Callable[[Any], Any]] = {
+        ("HookedTransformer, TransformerLens 3" if LINE == 3 else "HookedTransformer, ours"): _converted,
+        f"TransformerBridge {LINE}": _bridged,
+        f"native TransformerBridge {LINE}": _native,
+    }
+    if LINE == 3:
+        found["plain module, adapted"] = from_transformers
+        if find_spec("nnsight"):
+            found["nnsight, adapted"] = _nnsight
+    return found
+
+
+def measure_cell(make: Callable[[Any], Any], name: str) -> Cell:
+    """The findings of all laws about one architecture by one backend."""
+    theirs = deepcopy(architecture(name))
+    try:
+        model = make(theirs)
+        subject = make_subject(model)
+        subject.clean  # noqa: B018 - a model that cannot run is none
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        return {"none": lines[0][:160]}
+    found = {law.name: law.examine(subject) for law in LAWS.values()}
+    return {
+        "holds": sum(finding.outcome == "holds" for finding in found.values()),
+        "broken": {
+            law: [float(f"{finding.amount:.2g}"), *finding.points[:2]]
+            for law, finding in found.items()
+            if finding.outcome == "broken"
+        },
+        "refused": {law: finding.reason[:160] for law, finding in found.items() if finding.outcome == "refused"},
+    }
+
+
+def measure(names: Iterable[str], chosen: Iterable[str] | None = None) -> dict[str, dict[str, Cell]]:
+    """Cells by backend and architecture, as far as they can be measured with this interpreter."""
+    found: dict[str, dict[str, Cell]] = {}
+    for backend, make in backends().items():
+        if chosen is None or backend in chosen:
+            found[backend] = {}
+            for name in names:
+                start = time.perf_counter()
+                found[backend][name] = measure_cell(make, name)
+                print(f"{backend}: {name} ({time.perf_counter() - start:.0f} s)", file=sys.stderr, flush=True)
+    return found
+
+
+def _shown(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    if "none" in cell:
+        return "–"
+    broken, refused = len(cell["broken"]), len(cell["refused"])
+    return f"{cell['holds']}" + (f" · **{broken}**" if broken else " · 0") + (f" · {refused}" if refused else "")
+
+
+def _listed(cells: Mapping[str, Cell]) -> list[str]:
+    """By law the architectures that break it, and the reasons of those that are not there."""
+    by_law: dict[str, list[str]] = {}
+    for name, cell in cells.items():
+        for law, (amount, *points) in cell.get("broken", {}).items():
+            by_law.setdefault(law, []).append(f"{name} ({amount:.2g} at `{points[0]}`)")
+    lines = [f"- *{law}*: {', '.join(names)}" for law, names in by_law.items()]
+    reasons: dict[str, list[str]] = {}
+    for name, cell in cells.items():
+        if "none" in cell:
+            reasons.setdefault(cell["none"], []).append(name)
+    lines += [f"- no model of {', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    return lines or ["- no law is broken"]
+
+
+def page(results: Mapping[str, Mapping[str, Cell]]) -> str:
+    """The page, from recorded results."""
+    names = [*ARCHITECTURES]
+    rows = [f"| {name} | " + " | ".join(_shown(cells.get(name)) for cells in results.values()) + " |" for name in names]
+    sections = [f"## {backend}\n\n" + "\n".join(_listed(cells)) for backend, cells in results.items()]
+    return "\n".join(
+        [
+            "# Laws, backends and architectures",
+            "",
+            f"Tiny random models of {len(names)} architectures, made by the transformers library in float32, are held to the "
+            f"{len(LAWS)} laws of [hookcheck](hookcheck.md) by way of each backend. A cell has the number of laws that hold, then "
+            "in bold that of the broken ones, then that of the refused ones, where the model raises an exception. The other laws "
+            "say nothing about the model. A dash is a backend that has no such model.",
+            "",
+            "`.venv/bin/python docs/hookcheck_matrix.py --with .venv-lines/bin/python` makes this page.",
+            "",
+            "| architecture | " + " | ".join(results) + " |",
+            "| --- |" + " --- |" * len(results),
+            *rows,
+            "",
+            "\n\n".join(sections),
+            "",
+            (HERE / "hookcheck_findings.md").read_text(encoding="utf-8"),
+        ]
+    )
+
+
+def main() -> None:
+    """Measure, record and write the page."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    options.add_argument("--with", dest="others", nargs="*", default=[], help="interpreters with other backends")
+    options.add_argument("--only", nargs="*", default=[*ARCHITECTURES], help="architectures")
+    options.add_argument("--backends", nargs="*", default=None, help="backends; none: all that run")
+    options.add_argument("--results", action="store_true", help="print the results of this interpreter, write nothing")
+    given = options.parse_args()
+    if given.results:
+        print(json.dumps(measure(given.only, given.backends)))
+        return
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {}
+    chosen = [] if given.backends is None else ["--backends", *given.backends]
+    for interpreter in (sys.executable, *given.others):
+        command = [interpreter, __file__, "--results", "--only", *given.only, *chosen]
+        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        for backend, cells in json.loads(output.splitlines()[-1]).items():
+            recorded[backend] = {**recorded.get(backend, {}), **cells}
+    RECORDED.write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text(page(recorded), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
