@@ -7,8 +7,10 @@ architectures. The findings at the end of the page are those of `hookcheck_findi
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
@@ -19,31 +21,31 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
+from tests.architectures import ARCHITECTURES, architecture  # noqa: E402
+from tests.language_models import tokenizer  # noqa: E402
+
+import mnemoscope as ms  # noqa: E402
 from mnemoscope.hookcheck.laws import LAWS  # noqa: E402
 from mnemoscope.hookcheck.subject import make_subject  # noqa: E402
 from mnemoscope.models import from_nnsight, from_transformers  # noqa: E402
 from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER  # noqa: E402
-from tests.architectures import ARCHITECTURES, N_CTX, architecture  # noqa: E402
 
 RECORDED, PAGE = HERE / "hookcheck_matrix.json", HERE / "hookcheck_matrix.md"
 LINE = 3 if HAS_HOOKED_TRANSFORMER else 4
+os.environ["MNEMOSCOPE_CACHE"] = ""  # nothing is kept
 Cell = Mapping[str, Any]
 
 
-def _converted(theirs: Any) -> Any:
-    """A HookedTransformer: on line 3 TransformerLens's class and conversion, on line 4 ours."""
-    from mnemoscope.models.language import conversion
+def _loaded(load: Callable[[Path], Any]) -> Callable[[Any], Any]:
+    """A way to load the model from a directory, as users do."""
 
-    chosen = {"device": "cpu", "dtype": theirs.dtype, "n_ctx": N_CTX}
-    convert = conversion._convert_by_transformerlens if LINE == 3 else conversion._convert_by_families
-    model = conversion._built(*convert(theirs, chosen), None)
-    return model.requires_grad_(False)
+    def make(theirs: Any) -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            theirs.save_pretrained(folder)
+            tokenizer().save_pretrained(folder)
+            return load(Path(folder)).requires_grad_(False)
 
-
-def _bridged(theirs: Any) -> Any:
-    from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
-
-    return build_bridge_from_module(theirs, type(theirs).__name__, hf_config=theirs.config).eval()
+    return make
 
 
 def _native(theirs: Any) -> Any:
@@ -51,7 +53,7 @@ def _native(theirs: Any) -> Any:
 
     if type(theirs).__name__ != "GPT2LMHeadModel":
         raise ValueError("native models have LayerNorm, learned positions and a plain MLP")
-    return as_bridge(_converted(theirs).requires_grad_(True)).requires_grad_(False)
+    return as_bridge(_loaded(ms.language_model)(theirs).requires_grad_(True)).requires_grad_(False)
 
 
 def _nnsight(theirs: Any) -> Any:
@@ -62,9 +64,10 @@ def _nnsight(theirs: Any) -> Any:
 
 def backends() -> dict[str, Callable[[Any], Any]]:
     """By name, functions from a model of the transformers library to a hooked model, as far as they run here."""
+    whose = "TransformerLens 3" if LINE == 3 else "ours"
     found: dict[str, Callable[[Any], Any]] = {
-        ("HookedTransformer, TransformerLens 3" if LINE == 3 else "HookedTransformer, ours"): _converted,
-        f"TransformerBridge {LINE}": _bridged,
+        f"HookedTransformer, {whose}": _loaded(ms.language_model),
+        f"TransformerBridge {LINE}": _loaded(ms.models.bridged_language_model),
         f"native TransformerBridge {LINE}": _native,
     }
     if LINE == 3:
@@ -142,10 +145,10 @@ def page(results: Mapping[str, Mapping[str, Cell]]) -> str:
         [
             "# Laws, backends and architectures",
             "",
-            f"Tiny random models of {len(names)} architectures, made by the transformers library in float32, are held to the "
-            f"{len(LAWS)} laws of [hookcheck](hookcheck.md) by way of each backend. A cell has the number of laws that hold, then "
-            "in bold that of the broken ones, then that of the refused ones, where the model raises an exception. The other laws "
-            "say nothing about the model. A dash is a backend that has no such model.",
+            f"Tiny random models of {len(names)} architectures, made by the transformers library in float32, are held "
+            f"to the {len(LAWS)} laws of [hookcheck](hookcheck.md) by way of each backend. A cell has the number of laws "
+            "that hold, then in bold that of the broken ones, then that of the refused ones, where the model raises an "
+            "exception. The other laws say nothing about the model. A dash is a backend without such a model.",
             "",
             "`.venv/bin/python docs/hookcheck_matrix.py --with .venv-lines/bin/python` makes this page.",
             "",

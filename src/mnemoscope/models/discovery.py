@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -64,9 +65,14 @@ def first_tensor(given: Any) -> Tensor | None:
 
 
 def pass_options(module: nn.Module, mask: Tensor | None = None) -> dict[str, Any]:
-    """Further arguments of a pass."""
+    """Further arguments of a pass; positions count what the mask shows, which few modules do by themselves."""
     cached = hasattr(getattr(module, "config", None), "use_cache")
-    return {**({"use_cache": False} if cached else {}), **({} if mask is None else {"attention_mask": mask})}
+    options: dict[str, Any] = {"use_cache": False} if cached else {}
+    if mask is not None:
+        options["attention_mask"] = mask
+        if "position_ids" in signature(module.forward).parameters:
+            options["position_ids"] = (mask.long().cumsum(-1) - 1).clamp(min=0)
+    return options
 
 
 def find_places(module: nn.Module, names: Mapping[str, str]) -> tuple[dict[str, Place], AdaptedConfig]:

@@ -29,7 +29,7 @@ def from_nnsight(model: Any, *, names: Mapping[str, str] | None = None) -> Adapt
 
 
 def _traced(given: Any) -> Runner:
-    from nnsight import NNsight
+    from nnsight import NNsight  # pyright: ignore
 
     def run(module: nn.Module, tokens: Tensor, acts: Acts, options: Mapping[str, Any]) -> Any:
         model = given if given._module is module else NNsight(module)  # of a copy

@@ -196,7 +196,7 @@ class _ShiftedNames:
 
 def _misnames(good: Any) -> Any:
     faulty = Faulty(good)
-    faulty.tokenizer = _ShiftedNames(good.tokenizer)
+    vars(faulty)["tokenizer"] = _ShiftedNames(good.tokenizer)
     return faulty
 
 
