@@ -178,7 +178,7 @@ WRONG = [
     ("hookcheck runs/run --max-seconds 0", "--max-seconds must be above 0"),
     ("hookcheck runs/run --laws reech", "got 'reech'; the nearest: reach"),
     ("hookcheck runs", "choose one, such as runs/run"),
-    ("hookcheck model", "model is a directory without config.json"),
+    ("hookcheck model", "model is no run directory"),
     ("hookcheck nowhere.gguf", "nowhere.gguf does not exist"),
     ("hookcheck models.py:nothing", "models.py has no function nothing"),
     ("hookcheck models.py:number", "models.py:number must be a function that gives a model; got 3"),

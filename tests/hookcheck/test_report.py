@@ -1,19 +1,22 @@
 """What a report says: of a breach, of what may be believed, on the command line, in files, and in a pytest session."""
 
 import json
+import sys
 from pathlib import Path
+from unittest import mock
 from xml.etree import ElementTree
 
 import pytest
 
 from mnemoscope.cli import main
+from mnemoscope.cli.command import commands
+from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.hookcheck.check import check_model
 from mnemoscope.hookcheck.laws import LAWS
+from mnemoscope.hookcheck.named import open_model
 from mnemoscope.hookcheck.reports import analysis_rows
 from tests.hookcheck.good import good
-
-pytest_plugins = ["pytester"]
 
 MODELS = """
 from mnemoscope.hookcheck.laws import LAWS
@@ -38,11 +41,16 @@ class Refusing:
 SOME = ["reach-of-scores", "reach-of-z", "reach-of-shared-values"]
 
 
+commands()  # pytester forgets what its sessions import
+
+
 @pytest.fixture
 def models(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("hookcheck_models.py").write_text(MODELS)
-    return "hookcheck_models.py"
+    with mock.patch.dict(guests._invited):
+        yield "hookcheck_models.py"
+    sys.modules.pop("hookcheck_models", None)
 
 
 def test_a_breach_says_by_how_much_where_and_on_which_smallest_prompt():
@@ -60,16 +68,12 @@ def test_a_breach_at_one_kind_of_site_leaves_the_others_to_be_believed():
     rows = {name: trust for name, trust, _ in analysis_rows(check_model(LAWS["reach-of-scores"].mutant(good("plain"))))}
     assert rows["patch"] == "except at scores"
     assert rows["heads"] == "yes"
-    rows = {
-        name: trust
-        for name, trust, _ in analysis_rows(check_model(LAWS["pattern-rows-sum-to-one"].mutant(good("plain"))))
-    }
+    mutant = LAWS["pattern-rows-sum-to-one"].mutant(good("plain"))
+    rows = {name: trust for name, trust, _ in analysis_rows(check_model(mutant, laws=["sums"]))}
     assert rows["attention-entropy"] == "no"
 
 
 def test_a_model_that_raises_is_refused_and_not_broken(models):
-    from mnemoscope.hookcheck.named import open_model
-
     report = check_model(open_model(f"{models}:refusing"), laws=SOME)
     assert report.holds
     assert {finding.outcome for finding in report.findings.values()} == {"refused"}
@@ -109,8 +113,8 @@ def test_the_command_writes_files_and_ends_with_1_where_a_law_is_broken(models, 
 @pytest.mark.parametrize("name", ["fine", "deaf"])
 def test_every_law_is_a_test_of_a_session(models, name, pytester, monkeypatch):
     monkeypatch.chdir(pytester.path)
-    Path("hookcheck_models_too.py").write_text(MODELS)
-    result = pytester.runpytest_inprocess("--mnemoscope-hookcheck", f"hookcheck_models_too.py:{name}", "-p", "no:xdist")
+    Path(models).write_text(MODELS)
+    result = pytester.runpytest_inprocess("--mnemoscope-hookcheck", f"{models}:{name}", "-p", "no:xdist")
     outcomes = result.parseoutcomes()
     assert sum(outcomes.get(key, 0) for key in ("passed", "failed", "skipped")) == len(LAWS)
     assert outcomes.get("failed", 0) == (name == "deaf")

@@ -1,6 +1,5 @@
 """The model that a word names: a run, a language model, or the result of a function of one's own."""
 
-import importlib
 import sys
 from pathlib import Path
 from typing import cast
@@ -35,9 +34,8 @@ def open_model(word: str, *, dtype: str = "float32", device: str = "cpu") -> Hoo
         if not hasattr(module, name):
             raise InputError(f"{source} has no function {name}; name one that gives a model")
         return _made(word, getattr(module, name))
-    modules = [sys.modules.get(guest) or importlib.import_module(guest) for guest in guests() if word.isidentifier()]
-    for module in reversed(modules):
-        if callable(function := vars(module).get(word)):
+    for module in [sys.modules[guest] for guest in reversed(guests()) if guest in sys.modules]:
+        if word.isidentifier() and callable(function := vars(module).get(word)):
             return _made(word, function)
     return language_model(word, dtype=dtype, device=device)
 

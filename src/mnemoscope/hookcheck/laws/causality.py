@@ -33,7 +33,7 @@ def _leaks(good: Any) -> Any:
     mutant=_leaks,
 )
 def nothing_changes_before_a_patched_position(subject: TestSubject) -> Iterator[Comparison]:
-    """Where attention is causal, a write at one position changes no logits at earlier positions."""
+    """With causal attention, a write at one position changes no logits at earlier positions."""
     n = _needs(subject, "causal")
     for kind in ("resid_pre", "attn_out", "mlp_out", "resid_post"):
         for layer in subject.layers_of(kind):
@@ -65,7 +65,7 @@ def a_patched_position_reaches_later_ones(subject: TestSubject) -> Iterator[Comp
     mutant=_leaks,
 )
 def later_tokens_change_nothing_before(subject: TestSubject) -> Iterator[Comparison]:
-    """Where attention is causal, another last token changes no logits at earlier positions."""
+    """With causal attention, another last token changes no logits at earlier positions."""
     n = _needs(subject, "causal")
     tokens = subject.tokens.clone()
     tokens[:, -1] = subject.donors[:, -1]
@@ -78,7 +78,7 @@ def later_tokens_change_nothing_before(subject: TestSubject) -> Iterator[Compari
     mutant=lambda good: Faulty(good, output=lambda logits: logits * (1 + 0.01 * logits.shape[1])),
 )
 def a_prefix_gives_the_same_logits(subject: TestSubject) -> Iterator[Comparison]:
-    """Where attention is causal, a prompt that is cut short gives the logits of the whole prompt up to there."""
+    """With causal attention, a prompt that is cut short gives the logits of the whole prompt up to there."""
     n = _needs(subject, "causal")
     for length in {1, n // 2, n - 1}:
         short = subject.run(subject.tokens[:, :length], reads=())
@@ -90,7 +90,7 @@ def a_prefix_gives_the_same_logits(subject: TestSubject) -> Iterator[Comparison]
     mutant=always("pattern", lambda pattern: torch.ones_like(pattern) / pattern.shape[-1]),
 )
 def later_keys_get_no_attention(subject: TestSubject) -> Iterator[Comparison]:
-    """Where attention is causal, a query gives no weight to keys after it."""
+    """With causal attention, a query gives no weight to keys after it."""
     _needs(subject, "causal")
     for layer in subject.require("pattern"):
         point = subject.point("pattern", layer)
@@ -103,7 +103,7 @@ def later_keys_get_no_attention(subject: TestSubject) -> Iterator[Comparison]:
     mutant=always("z", lambda z: torch.cat((z[:, :1] * 1.1, z[:, 1:]), 1)),
 )
 def the_first_position_sees_itself(subject: TestSubject) -> Iterator[Comparison]:
-    """Where attention is causal, z at the first position is the values there, times the only weight of its pattern."""
+    """With causal attention, z at the first position is the values there, times the only weight of its pattern."""
     _needs(subject, "causal", 1)
     for layer in subject.require("v", "z", "pattern"):
         v, z, pattern = (subject.clean.at[subject.point(kind, layer)] for kind in ("v", "z", "pattern"))
@@ -116,7 +116,7 @@ def the_first_position_sees_itself(subject: TestSubject) -> Iterator[Comparison]
     mutant=always("pattern", lambda pattern: pattern.tril() / pattern.tril().sum(-1, keepdim=True)),
 )
 def bidirectional_attention_reaches_back(subject: TestSubject) -> Iterator[Comparison]:
-    """Where attention is bidirectional, another last token changes the logits at the first position."""
+    """With bidirectional attention, another last token changes the logits at the first position."""
     n = _needs(subject, "bidirectional")
     tokens = subject.tokens.clone()
     other = (tokens[:, -1] + 1) if reads_vectors(subject.model) else (tokens[:, -1] + 1) % subject.cfg.d_vocab

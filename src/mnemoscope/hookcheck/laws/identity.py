@@ -241,7 +241,7 @@ class _ReversedHooks(Faulty):
     threads=("nnsight #722",),
 )
 def hooks_at_one_point_act_in_order(subject: TestSubject) -> Iterator[Comparison]:
-    """Of two hooks at one hook point, the second gets what the first returned, and its result goes on."""
+    """The second of two hooks at one hook point gets what the first returned, and its result goes on."""
     point = subject.point("resid_post", subject.require("resid_post")[0])
     own, other = subject.clean.at[point], subject.donor.at[point]
     hooks = [(point, lambda activation, hook: other.clone()), (point, lambda activation, hook: activation + own)]
