@@ -6,8 +6,10 @@ from mnemoscope.hookcheck.check import check_model
 from mnemoscope.hookcheck.law import Law
 from mnemoscope.hookcheck.laws import LAWS
 from mnemoscope.hookcheck.subject import TestSubject, make_subject
+from mnemoscope.models.hooked.transformer import HookedTransformer
 from mnemoscope.records.record import records
 from tests.hookcheck.good import CHANGES, good
+from tests.support import random_model
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +23,29 @@ def test_a_good_model_keeps_every_law(reports, name):
     assert reports[name].broken == (), str(reports[name])
     refused = {law: finding for law, finding in reports[name].findings.items() if finding.outcome == "refused"}
     assert refused == {}
+
+
+SIZES = {"n_layers": 2, "d_model": 8, "n_heads": 2, "d_head": 4, "d_mlp": 10, "n_ctx": 8, "d_vocab": 10}
+KINDS = {
+    "linear": {"softmax": False, "normalization": "none"},
+    "mixed": {"attention_mix": 0.5},
+    "masked": {"attention_dir": "bidirectional", "masked": -1},
+    "without attention": {"attention": False},
+    "without positions": {"positions": False},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_models_of_the_package_keep_every_law(kind):
+    report = check_model(random_model(**KINDS[kind]))
+    assert report.broken == (), str(report)
+
+
+@pytest.mark.parametrize("name", ["llama", "window", "post-norms"])
+def test_the_model_that_stands_for_transformerlens_keeps_every_law(name):
+    """It takes the place of TransformerLens's own on the line that no longer has one."""
+    report = check_model(HookedTransformer({**SIZES, "act_fn": "gelu_new", **CHANGES[name]}))
+    assert report.broken == (), str(report)
 
 
 def kept_by(law: Law, reports) -> str:

@@ -135,6 +135,9 @@ class Law:
             return Finding(outcome="does not apply", reason=str(error))
         except RefusedError as error:
             return Finding(outcome="refused", reason=str(error))
+        except Exception as error:  # activations of a shape that no law foresaw
+            line = (str(error).strip() or "no message").splitlines()[0]
+            return Finding(outcome="refused", reason=f"it cannot be compared: {type(error).__name__}: {line}")
         if not compared:
             return Finding(outcome="does not apply", reason="the model has no hook point that the law is about")
         amounts = {id(each): each.amount for each in compared}

@@ -65,7 +65,7 @@ class Faulty:
 def _is_wanted(name: str, names_filter: Any) -> bool:
     if names_filter is None:
         return True
-    return names_filter(name) if callable(names_filter) else name in names_filter
+    return bool(names_filter(name)) if callable(names_filter) else name in names_filter
 
 
 def is_of(kind: str, name: str) -> bool:

@@ -19,6 +19,7 @@ from einops import einsum
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, masked_token
 from mnemoscope.engine.block import hide_keys, mix_pattern, visible_keys
 from mnemoscope.models.lens import HookedTransformer
@@ -51,15 +52,22 @@ class _Attention:
         query_input: Float[Tensor, "batch pos *head d_model"],
         key_input: Float[Tensor, "batch pos *head d_model"],
         value_input: Float[Tensor, "batch pos *head d_model"],
+        past_kv_cache_entry: Any = None,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
         **_: Any,
     ) -> Float[Tensor, "batch pos d_model"]:
-        """The addition of attention to the residual stream; there is no cache of earlier keys."""
+        """The addition of attention to the residual stream; padding, which the mask has as 0, is not attended to."""
+        if past_kv_cache_entry is not None:
+            raise InputError("past_kv_cache must be None with attention of this kind; got one: give whole sequences")
+        padding = None if self.padding is None else self.padding.places
+        if attention_mask is not None:
+            padding = (attention_mask == 0) | (False if padding is None else padding)
         q, k, v = self.calculate_qkv_matrices(query_input, key_input, value_input)
         seen = visible_keys(
             torch.arange(q.shape[1], device=q.device),
             k.shape[1],
             causal=self.cfg.attention_dir == "causal",
-            padding=None if self.padding is None else self.padding.places,
+            padding=padding,
         )
         scores = hide_keys(self.calculate_attention_scores(q, k), seen, linear=self.linear)
         scores = pattern = self.hook_attn_scores(scores)

@@ -16,7 +16,7 @@ from torch import Tensor
 from mnemoscope.core.protocols import attention_mix, has_linear_attention
 from mnemoscope.engine.pointwise import ACTIVATIONS
 from mnemoscope.hookcheck.law import Comparison, Family
-from mnemoscope.hookcheck.laws.reach import NORMALIZED, by_head, mixed
+from mnemoscope.hookcheck.laws.reach import NORMALIZED, by_head, mixed, visible
 from mnemoscope.hookcheck.mutants import always, shows
 from mnemoscope.hookcheck.subject import TestSubject
 
@@ -204,6 +204,7 @@ def norms_divide_by_their_scale(subject: TestSubject) -> Iterator[Comparison]:
             if any(name not in subject.clean.at for name in names):
                 continue
             scale, rows, stream = (subject.clean.at[name].double() for name in names)
+            stream = stream[:, :, None].expand_as(rows) if rows.ndim > 3 else stream  # a copy for each head
             if _kind_of_norm(subject).startswith("LN"):
                 stream = stream - stream.mean(-1, keepdim=True)
             scale = scale.reshape(*stream.shape[:-1], -1)  # of models that run batch and positions as one axis
@@ -217,8 +218,8 @@ def norms_divide_by_their_scale(subject: TestSubject) -> Iterator[Comparison]:
 )
 def pattern_rows_sum_to_one(subject: TestSubject) -> Iterator[Comparison]:
     """Every row of an attention pattern sums to one."""
-    if has_linear_attention(subject.model):
-        subject.skip("attention has no softmax")
+    if has_linear_attention(subject.model) or attention_mix(subject.model) != 1:
+        subject.skip("attention has no softmax alone")
     for layer in subject.require("pattern"):
         total = _values(subject, layer, "pattern")[0].sum(-1)
         yield Comparison(point=subject.point("pattern", layer), got=total, wanted=torch.ones_like(total))
@@ -270,8 +271,7 @@ def scores_are_products_of_queries_and_keys(subject: TestSubject) -> Iterator[Co
             subject.skip("the model does not say by what it divides scores")
         products = einsum(q.double(), by_head(k, q.shape[2]).double(), "b i h d, b j h d -> b h i j") / scale
         products = _capped(products, getattr(cfg, "attn_scores_soft_cap", None))
-        seen = scores.isfinite() & (scores > torch.finfo(scores.dtype).min / 4)
-        got, wanted = (x.double().masked_fill(~seen, 0) for x in (scores, products))
+        got, wanted = (x.double().masked_fill(~visible(scores), 0) for x in (scores, products))
         yield Comparison(point=subject.point("scores", layer), got=got, wanted=wanted)
 
 
