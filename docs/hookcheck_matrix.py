@@ -2,7 +2,7 @@
 
 Every interpreter measures the backends that it has: TransformerLens 3 or 4, and nnsight where it is installed. Results
 are kept in `hookcheck_matrix.json`; only cells that are measured are replaced. `--only NAME ...` measures some
-architectures. The findings at the end of the page are those of `hookcheck_findings.md`.
+architectures. The rest of the page is written by hand.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER  # noqa: E402
 RECORDED, PAGE = HERE / "hookcheck_matrix.json", HERE / "hookcheck_matrix.md"
 LINE = 3 if HAS_HOOKED_TRANSFORMER else 4
 os.environ["MNEMOSCOPE_CACHE"] = ""  # nothing is kept
+_MARKS = ("% made by docs/hookcheck_matrix.py", "% end")
 Cell = Mapping[str, Any]
 
 
@@ -136,31 +137,17 @@ def _listed(cells: Mapping[str, Cell]) -> list[str]:
     return lines or ["- no law is broken"]
 
 
-def page(results: Mapping[str, Mapping[str, Cell]]) -> str:
-    """The page, from recorded results."""
-    names = [*ARCHITECTURES]
-    rows = [f"| {name} | " + " | ".join(_shown(cells.get(name)) for cells in results.values()) + " |" for name in names]
-    sections = [f"## {backend}\n\n" + "\n".join(_listed(cells)) for backend, cells in results.items()]
-    return "\n".join(
-        [
-            "# Laws, backends and architectures",
-            "",
-            f"Tiny random models of {len(names)} architectures, made by the transformers library in float32, are held "
-            f"to the {len(LAWS)} laws of [hookcheck](hookcheck.md) by way of each backend. A cell has the number of laws "
-            "that hold, then in bold that of the broken ones, then that of the refused ones, where the model raises an "
-            "exception. The other laws say nothing about the model. A dash is a backend without such a model.",
-            "",
-            "`.venv/bin/python docs/hookcheck_matrix.py --with .venv-lines/bin/python` makes this page.",
-            "",
-            "| architecture | " + " | ".join(results) + " |",
-            "| --- |" + " --- |" * len(results),
-            *rows,
-            "",
-            "\n\n".join(sections),
-            "",
-            (HERE / "hookcheck_findings.md").read_text(encoding="utf-8"),
-        ]
-    )
+def page(results: Mapping[str, Mapping[str, Cell]], before: str) -> str:
+    """The page, with the part between its two marks made from recorded results."""
+    rows = [
+        f"| {name} | " + " | ".join(_shown(cells.get(name)) for cells in results.values()) + " |"
+        for name in ARCHITECTURES
+    ]
+    sections = [f"### {backend}\n\n" + "\n".join(_listed(cells)) for backend, cells in results.items()]
+    table = ["| architecture | " + " | ".join(results) + " |", "| --- |" + " --- |" * len(results), *rows]
+    made = "\n".join([*table, "", "## Broken laws", "", "\n\n".join(sections)])
+    start, end = before.partition(_MARKS[0]), before.partition(_MARKS[1])
+    return f"{start[0]}{_MARKS[0]}\n\n{made}\n\n{_MARKS[1]}{end[2]}"
 
 
 def main() -> None:
@@ -182,7 +169,7 @@ def main() -> None:
         for backend, cells in json.loads(output.splitlines()[-1]).items():
             recorded[backend] = {**recorded.get(backend, {}), **cells}
     RECORDED.write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    PAGE.write_text(page(recorded), encoding="utf-8")
+    PAGE.write_text(page(recorded, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import transformers
 D_VOCAB = 48
 N_CTX = 32
 _COMMON: dict[str, Any] = {
-    "vocab_size": D_VOCAB, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "attn_implementation": "eager",
+    "vocab_size": D_VOCAB, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None, "attn_implementation": "eager",
     "initializer_range": 0.2,
 }  # fmt: skip
 _LLAMA = {
