@@ -38,7 +38,7 @@ class MissingPartError(InputError, AttributeError, KeyError):
 
 
 def change_first(given: Any, act: Callable[[Tensor], Tensor]) -> Any:
-    """What a module takes or gives, with its first tensor changed; None where it stays."""
+    """The input or output of a module, with its first tensor changed; None where it stays."""
     x = first_tensor(given)
     if x is None or (new := act(x)) is x:
         return None
@@ -66,7 +66,7 @@ def _put(module: nn.Module, place: Place, act: Callable[[Tensor], Tensor]) -> An
 
 
 def _pass(point: HookPoint, tokens: Tensor, x: Tensor) -> Tensor:
-    """What leaves a hook point, which always gets `batch pos`, where some modules have one axis.
+    """The tensor behind a hook point, which always gets `batch pos`; some modules have one axis for both.
 
     It is a copy, since some modules add to their inputs in place.
     """

@@ -1,6 +1,6 @@
 """Hook points on a model of nnsight: a pass is a trace, in which each point reads and sets what nnsight offers there.
 
-Needs the package nnsight (`pip install "mnemoscope[nnsight]"`). What is said of `adapted` holds here.
+Needs the package nnsight (`pip install "mnemoscope[nnsight]"`). The limits are those of `adapted`.
 """
 
 from collections.abc import Mapping

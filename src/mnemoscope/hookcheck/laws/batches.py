@@ -141,7 +141,7 @@ class _SeesFiller(Faulty):
     mutant=_SeesFiller,
 )
 def a_shorter_row_equals_the_row_alone(subject: TestSubject) -> Iterator[Comparison]:
-    """Where attention is causal, a row filled up on the right, without a mask, gives the logits of the row alone."""
+    """A row filled up on the right, without a mask, gives the logits of the row alone where attention is causal."""
     n_pos = subject.tokens.shape[1]
     if subject.cfg.attention_dir != "causal" or n_pos < 3 or reads_vectors(subject.model):
         subject.skip("attention is not causal, prompts are short, or they are vectors")
@@ -165,7 +165,7 @@ class _MasksLikeTheFirst(Faulty):
     threads=("nnsight #722",),
 )
 def rows_of_unequal_length_keep_their_masks(subject: TestSubject) -> Iterator[Comparison]:
-    """Of two rows padded on the left by different numbers of tokens, each gives the logits of the row alone."""
+    """Each of two rows, padded on the left by different numbers of tokens, gives the logits of the row alone."""
     n_pos = subject.tokens.shape[1]
     if subject.cfg.attention_dir != "causal" or n_pos < 4 or reads_vectors(subject.model):
         subject.skip("attention is not causal, prompts are short, or they are vectors")
