@@ -83,9 +83,10 @@ def bypassed_layers(model: HookedModel, layers: Collection[int | None]) -> Layer
 
 
 def is_classic(model: HookedModel) -> bool:
-    """True if the classic names are the hook points' own, as in a HookedTransformer, and not aliases."""
+    """True if the classic names are the hook points' own, as in a HookedTransformer, and not aliases or adapted."""
     point = model.hook_dict.get("blocks.0.hook_resid_pre")
-    return point is not None and point.name == "blocks.0.hook_resid_pre"
+    adapted = getattr(model, "is_adapted", False)
+    return point is not None and point.name == "blocks.0.hook_resid_pre" and not adapted
 
 
 def _complete_hook(model: HookedModel, layer: int, write: Callable[..., Any], stack: ExitStack) -> Callable[..., Any]:

@@ -1,4 +1,6 @@
 from . import constructed as constructed
+from .adapted import AdaptedModel as AdaptedModel
+from .adapted import from_transformers as from_transformers
 from .building import build as build
 from .files import write_atomically as write_atomically
 from .language.conversion import bridged_language_model as bridged_language_model
@@ -10,6 +12,7 @@ from .language.tables import read_prompts as read_prompts
 from .lens import HookedTransformer as HookedTransformer
 from .lens import TransformerLensKeyValueCache as TransformerLensKeyValueCache
 from .lens import TransformerLensKeyValueCacheEntry as TransformerLensKeyValueCacheEntry
+from .nnsight import from_nnsight as from_nnsight
 from .originals import ORIGINAL_FORMATS as ORIGINAL_FORMATS
 from .originals import load_original as load_original
 from .originals import read_original as read_original

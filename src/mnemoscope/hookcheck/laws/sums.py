@@ -50,6 +50,8 @@ def embeddings_sum_to_the_first_stream(subject: TestSubject) -> Iterator[Compari
     """The first residual stream is the embedding of the token, as its hook point shows it, and that of the position."""
     if getattr(subject.cfg, "post_embedding_ln", False):
         subject.skip("embeddings are normalised")
+    if subject.cfg.positional_embedding_type == "unknown":
+        subject.skip("the model does not say how it embeds positions")
     subject.require("embed")
     if (point := subject.point("resid_pre", 0)) not in subject.clean.at:
         subject.skip("no run passes resid_pre of block 0")
@@ -205,7 +207,8 @@ def norms_divide_by_their_scale(subject: TestSubject) -> Iterator[Comparison]:
             stream = stream[:, :, None].expand_as(rows) if rows.ndim > 3 else stream  # a copy for each head
             if _kind_of_norm(subject).startswith("LN"):
                 stream = stream - stream.mean(-1, keepdim=True)
-            yield Comparison(point=names[0], got=rows, wanted=stream / scale)
+            scale = scale.reshape(*stream.shape[:-1], -1)  # of models that run batch and positions as one axis
+            yield Comparison(point=names[0], got=rows.view_as(stream), wanted=stream / scale)
 
 
 @FAMILY.law(
@@ -278,6 +281,8 @@ def _scale(subject: TestSubject, layer: int) -> float | None:
     if has_linear_attention(subject.model):
         return 1.0
     scale: Any = getattr(attention, "attn_scale", getattr(subject.cfg, "attn_scale", None))
+    if isinstance(scale, int | float) and scale < 0:  # a bridge's, for the usual one
+        return float(subject.cfg.d_head) ** 0.5
     return float(scale) if isinstance(scale, int | float) or getattr(scale, "ndim", 1) == 0 else None
 
 

@@ -1,0 +1,176 @@
+"""Makes the page of laws, backends and architectures: `.venv/bin/python docs/hookcheck_matrix.py --with PYTHON ...`.
+
+Every interpreter measures the backends that it has: TransformerLens 3 or 4, and nnsight where it is installed. Results
+are kept in `hookcheck_matrix.json`; only cells that are measured are replaced. `--only NAME ...` measures some
+architectures. The rest of the page is written by hand.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from tests.architectures import ARCHITECTURES, architecture  # noqa: E402
+from tests.language_models import tokenizer  # noqa: E402
+
+import mnemoscope as ms  # noqa: E402
+from mnemoscope.hookcheck.laws import LAWS  # noqa: E402
+from mnemoscope.hookcheck.subject import make_subject  # noqa: E402
+from mnemoscope.models import from_nnsight, from_transformers  # noqa: E402
+from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER  # noqa: E402
+
+RECORDED, PAGE = HERE / "hookcheck_matrix.json", HERE / "hookcheck_matrix.md"
+LINE = 3 if HAS_HOOKED_TRANSFORMER else 4
+os.environ["MNEMOSCOPE_CACHE"] = ""  # nothing is kept
+_MARKS = ("% made by docs/hookcheck_matrix.py", "% end")
+Cell = Mapping[str, Any]
+
+
+def _loaded(load: Callable[[Path], Any]) -> Callable[[Any], Any]:
+    """A way to load the model from a directory, as users do."""
+
+    def make(theirs: Any) -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            theirs.save_pretrained(folder)
+            tokenizer().save_pretrained(folder)
+            return load(Path(folder)).requires_grad_(False)
+
+    return make
+
+
+def _native(theirs: Any) -> Any:
+    from tests.bridge import as_bridge
+
+    if type(theirs).__name__ != "GPT2LMHeadModel":
+        raise ValueError("native models have LayerNorm, learned positions and a plain MLP")
+    return as_bridge(_loaded(ms.language_model)(theirs).requires_grad_(True)).requires_grad_(False)
+
+
+def _nnsight(theirs: Any) -> Any:
+    from nnsight import NNsight  # pyright: ignore
+
+    return from_nnsight(NNsight(theirs))
+
+
+def backends() -> dict[str, Callable[[Any], Any]]:
+    """By name, functions from a model of the transformers library to a hooked model, as far as they run here."""
+    whose = "TransformerLens 3" if LINE == 3 else "ours"
+    found: dict[str, Callable[[Any], Any]] = {
+        f"HookedTransformer, {whose}": _loaded(ms.language_model),
+        f"TransformerBridge {LINE}": _loaded(ms.models.bridged_language_model),
+        f"native TransformerBridge {LINE}": _native,
+    }
+    if LINE == 3:
+        found["plain module, adapted"] = from_transformers
+        if find_spec("nnsight"):
+            found["nnsight, adapted"] = _nnsight
+    return found
+
+
+def measure_cell(make: Callable[[Any], Any], name: str) -> Cell:
+    """The findings of all laws about one architecture by one backend."""
+    theirs = deepcopy(architecture(name))
+    try:
+        model = make(theirs)
+        subject = make_subject(model)
+        subject.clean  # noqa: B018 - a model that cannot run is none
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        return {"none": lines[0][:160]}
+    found = {law.name: law.examine(subject) for law in LAWS.values()}
+    return {
+        "holds": sum(finding.outcome == "holds" for finding in found.values()),
+        "broken": {
+            law: [float(f"{finding.amount:.2g}"), *finding.points[:2]]
+            for law, finding in found.items()
+            if finding.outcome == "broken"
+        },
+        "refused": {law: finding.reason[:160] for law, finding in found.items() if finding.outcome == "refused"},
+    }
+
+
+def measure(names: Iterable[str], chosen: Iterable[str] | None = None) -> dict[str, dict[str, Cell]]:
+    """Cells by backend and architecture, as far as they can be measured with this interpreter."""
+    found: dict[str, dict[str, Cell]] = {}
+    for backend, make in backends().items():
+        if chosen is None or backend in chosen:
+            found[backend] = {}
+            for name in names:
+                start = time.perf_counter()
+                found[backend][name] = measure_cell(make, name)
+                print(f"{backend}: {name} ({time.perf_counter() - start:.0f} s)", file=sys.stderr, flush=True)
+    return found
+
+
+def _shown(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    if "none" in cell:
+        return "–"
+    broken, refused = len(cell["broken"]), len(cell["refused"])
+    return f"{cell['holds']}" + (f" · **{broken}**" if broken else " · 0") + (f" · {refused}" if refused else "")
+
+
+def _listed(cells: Mapping[str, Cell]) -> list[str]:
+    """By law the architectures that break it, and the reasons of those that are not there."""
+    by_law: dict[str, list[str]] = {}
+    for name, cell in cells.items():
+        for law, (amount, *points) in cell.get("broken", {}).items():
+            by_law.setdefault(law, []).append(f"{name} ({amount:.2g} at `{points[0]}`)")
+    lines = [f"- *{law}*: {', '.join(names)}" for law, names in by_law.items()]
+    reasons: dict[str, list[str]] = {}
+    for name, cell in cells.items():
+        if "none" in cell:
+            reasons.setdefault(cell["none"], []).append(name)
+    lines += [f"- no model of {', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    return lines or ["- no law is broken"]
+
+
+def page(results: Mapping[str, Mapping[str, Cell]], before: str) -> str:
+    """The page, with the part between its two marks made from recorded results."""
+    rows = [
+        f"| {name} | " + " | ".join(_shown(cells.get(name)) for cells in results.values()) + " |"
+        for name in ARCHITECTURES
+    ]
+    sections = [f"### {backend}\n\n" + "\n".join(_listed(cells)) for backend, cells in results.items()]
+    table = ["| architecture | " + " | ".join(results) + " |", "| --- |" + " --- |" * len(results), *rows]
+    made = "\n".join([*table, "", "## Broken laws", "", "\n\n".join(sections)])
+    start, end = before.partition(_MARKS[0]), before.partition(_MARKS[1])
+    return f"{start[0]}{_MARKS[0]}\n\n{made}\n\n{_MARKS[1]}{end[2]}"
+
+
+def main() -> None:
+    """Measure, record and write the page."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    options.add_argument("--with", dest="others", nargs="*", default=[], help="interpreters with other backends")
+    options.add_argument("--only", nargs="*", default=[*ARCHITECTURES], help="architectures")
+    options.add_argument("--backends", nargs="*", default=None, help="backends; none: all that run")
+    options.add_argument("--results", action="store_true", help="print the results of this interpreter, write nothing")
+    given = options.parse_args()
+    if given.results:
+        print(json.dumps(measure(given.only, given.backends)))
+        return
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {}
+    chosen = [] if given.backends is None else ["--backends", *given.backends]
+    for interpreter in (sys.executable, *given.others):
+        command = [interpreter, __file__, "--results", "--only", *given.only, *chosen]
+        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        for backend, cells in json.loads(output.splitlines()[-1]).items():
+            recorded[backend] = {**recorded.get(backend, {}), **cells}
+    RECORDED.write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text(page(recorded, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
