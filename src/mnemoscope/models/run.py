@@ -171,7 +171,7 @@ class Run:
         if not self.trajectory_path.exists():
             return None
         try:
-            return read_trajectory(self.trajectory_path.read_text())
+            return read_trajectory(self.trajectory_path.read_text(encoding="utf-8"))
         except (ValueError, KeyError) as error:
             raise InputError(
                 f"{self.trajectory_path} cannot be read: {error}; `mnemoscope evaluate --checkpoints` makes it"

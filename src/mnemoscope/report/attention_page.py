@@ -105,8 +105,10 @@ def attention(
         )
     title = f"{model.label}, seed {model.spec.seed}" if isinstance(model, Run) else "Attention"
     page = Page(title, _LEAD)
-    library = (files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text().replace("</script", "<\\/script")
-    unpack = (files("mnemoscope.report") / "attention.js").read_text()
+    library = (
+        (files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
+    )
+    unpack = (files("mnemoscope.report") / "attention.js").read_text(encoding="utf-8")
     page.block(macros(_TEMPLATE).scripts(library, unpack))
     for number, example in enumerate(examples):
         page.block(_view_html(example, f"view-{number}"))

@@ -92,7 +92,7 @@ def count_bigrams(text: str) -> Counts:
 def shakespeare() -> Bigrams:
     """Tiny Shakespeare, 65 symbols."""
     source = resources.files("mnemoscope.systems.in_context_bigrams") / "data" / "shakespeare_char_bigrams.csv"
-    rows = list(csv.reader(source.read_text().splitlines()))[1:]
+    rows = list(csv.reader(source.read_text(encoding="utf-8").splitlines()))[1:]
     return Bigrams(tuple(sorted((int(first), int(second), int(count)) for first, second, count in rows)))
 
 
