@@ -17,6 +17,7 @@ from typing import Any
 import xarray as xr
 from markupsafe import Markup
 
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel, reads_vectors
 from mnemoscope.explorer.content import SelectedRun, Sequences, model_content, run_content, subject_content
@@ -35,6 +36,7 @@ _LEAD = (
 )
 
 
+@check_arguments
 def explore(
     models: Run | Sequence[Run] | Subject | HookedModel,
     sequences: Sequences | None = None,

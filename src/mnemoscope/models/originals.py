@@ -15,6 +15,7 @@ from torch import Tensor
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS
 from mnemoscope.core.protocols import restricted_outputs
+from mnemoscope.core.seeding import fixed_defaults
 from mnemoscope.models.building import build
 from mnemoscope.models.subjects import Subject
 
@@ -24,6 +25,7 @@ _SAME = ("d_model", "n_heads", "n_layers", "d_head", "d_mlp", "act_fn", "attenti
 """Fields of an architecture that a configuration names alike."""
 
 
+@fixed_defaults()
 def load_original(path: Path | str, preset: str) -> Subject:
     """The model of a file as a subject of analyses and claims, with the task of a preset and seed 0.
 

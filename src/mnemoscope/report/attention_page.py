@@ -24,6 +24,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.attention import named_patterns
 from mnemoscope.analyses.roles import with_roles
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.html import macros
@@ -44,6 +45,7 @@ _TEMPLATE = f"{TEMPLATES}attention.html.jinja"
 _LEAD = "Select a head to see it in full size; rows are queries, columns keys. Patterns are correlational."
 
 
+@check_arguments
 def attention(
     model: Run | Subject | HookedModel,
     sequences: str | Sequence[str] | Batch | Int[Tensor, "*batch pos"] | None = None,

@@ -150,8 +150,8 @@ def walk(
     n, n_tokens = prescribed.shape
     shape, device = (length - 1, n), generator.device
     column = torch.randint(n_tokens, shape, generator=generator, device=device)
-    level = torch.rand(shape, generator=generator, device=device)
-    replaced = torch.rand(shape, generator=generator, device=device) < noise if noise else None
+    level = torch.rand(shape, generator=generator, device=device, dtype=torch.float32)
+    replaced = torch.rand(shape, generator=generator, device=device, dtype=torch.float32) < noise if noise else None
     threshold, alias, successor = table.threshold.flatten(), table.alias.flatten(), prescribed.flatten()
     row = torch.arange(n, device=device) * n_tokens
     tokens = first.new_empty(length, n)
