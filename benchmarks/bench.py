@@ -62,7 +62,7 @@ def main() -> None:
     console.print(_table(figures))
     if options.json:
         content = {"machine": _machine(), "quick": options.quick, "figures": [_plain(figure) for figure in figures]}
-        options.json.write_text(json.dumps(content, indent=2) + "\n")
+        options.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Callable[[], list[Figure]]]]":

@@ -75,7 +75,7 @@ def _measured(chromium: str, page: str, n_edits: int) -> dict[str, Any]:
     """The results that the probe leaves in the page."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "page.html"
-        file.write_text(page.replace("</body>", f"{PROBE.replace('EDITS', str(n_edits))}</body>"))
+        file.write_text(page.replace("</body>", f"{PROBE.replace('EDITS', str(n_edits))}</body>"), encoding="utf-8")
         flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={directory}/profile"]
         command = [chromium, *flags, "--dump-dom", file.as_uri()]
         document = subprocess.run(command, capture_output=True, text=True, timeout=300).stdout

@@ -25,7 +25,7 @@ EPOCH = "315532800"
 
 def core_archives() -> set[Path]:
     """The archives in the wheel of mnemoscope itself."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     return {PACKAGE / name for name in settings["package-data"]["mnemoscope"] if name.endswith(".zip")}
 
 
@@ -46,10 +46,10 @@ def stage(system: str, archives: list[Path], place: Path) -> Path:
     for file in (*archives, *{file.with_name(MANIFEST) for file in archives}):
         if file.name != MANIFEST or file.is_file():
             shutil.copyfile(file, folder / file.name)
-    (folder / "__init__.py").write_text(f'"""Trained runs of {system}, read by mnemoscope."""\n')
+    (folder / "__init__.py").write_text(f'"""Trained runs of {system}, read by mnemoscope."""\n', encoding="utf-8")
     words = {"name": f"mnemoscope-zoo-{system}", "system": system, "package": package, "root": ROOT.as_posix()}
-    text = string.Template(TEMPLATE.read_text()).substitute(words, n_archives=len(archives))
-    (place / system / "pyproject.toml").write_text(text)
+    text = string.Template(TEMPLATE.read_text(encoding="utf-8")).substitute(words, n_archives=len(archives))
+    (place / system / "pyproject.toml").write_text(text, encoding="utf-8")
     shutil.copyfile(ROOT / "LICENSE", place / system / "LICENSE")
     return place / system
 

@@ -150,9 +150,9 @@ def _write_api_pages() -> None:
         pages = "".join(f"   {page.removeprefix('mnemoscope.')}\n" for page in inner)
         toctree = f".. toctree::\n   :caption: Folders\n   :maxdepth: 1\n\n{pages}" if pages else ""
         text = f"{title}\n{'=' * len(title)}\n\n.. modules:: {name}\n\n{toctree}"
-        (API / f"{title}.rst").write_text(text)
+        (API / f"{title}.rst").write_text(text, encoding="utf-8")
     for room in reference.ROOMS:
-        (API / f"{room}.rst").write_text(reference.page(room))
+        (API / f"{room}.rst").write_text(reference.page(room), encoding="utf-8")
 
 
 def _packages(parent: str) -> Iterator[tuple[str, list[str]]]:
@@ -240,7 +240,7 @@ def _check_search(app: Sphinx, error: Exception | None) -> None:
     """End the build if the search of its pages would find nothing."""
     index = Path(app.outdir) / "searchindex.js"
     if error is None and app.builder.name == "html":
-        text = index.read_text() if index.exists() else ""
+        text = index.read_text(encoding="utf-8") if index.exists() else ""
         if missing := [stem for stem in SEARCHED if f'"{stem}":' not in text and f"{stem}:" not in text]:
             raise ExtensionError(f"the search index lacks {', '.join(missing)}: {index}")
 

@@ -29,7 +29,7 @@ _STYLE = re.compile(r'style="([^"]+)"')
 
 def blocks() -> dict[str, str]:
     """The lines behind each picture, by its file."""
-    return dict(_BLOCK.findall(PAGE.read_text()))
+    return dict(_BLOCK.findall(PAGE.read_text(encoding="utf-8")))
 
 
 def digest(code: str) -> str:
@@ -46,7 +46,7 @@ def draw(file: str, code: str) -> None:
         _photograph(found if isinstance(found, str) else found.html(), path)
     else:
         drawn = found.update_layout(paper_bgcolor="white").to_image("svg", width=WIDTH).decode()
-        path.write_text(_shorten(_DECIMALS.sub(r"\1", drawn)))
+        path.write_text(_shorten(_DECIMALS.sub(r"\1", drawn)), encoding="utf-8")
 
 
 def _shorten(svg: str) -> str:
@@ -67,7 +67,7 @@ def _photograph(html: str, path: Path) -> None:
     move = f"document.body.style.marginTop = `${{24 - {first}.getBoundingClientRect().top}}px`" if heading else ""
     with TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"
-        page.write_text(f"{html}<script>addEventListener('load', () => {{ {move} }})</script>")
+        page.write_text(f"{html}<script>addEventListener('load', () => {{ {move} }})</script>", encoding="utf-8")
         flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=8000")
         here = (f"--window-size={width},{height}", f"--user-data-dir={folder}/profile", f"--screenshot={path}")
         subprocess.run([browser, *flags, *here, page.as_uri()], check=True, capture_output=True)
@@ -75,10 +75,10 @@ def _photograph(html: str, path: Path) -> None:
 
 if __name__ == "__main__":
     PLACE.mkdir(parents=True, exist_ok=True)
-    _made = json.loads(MADE.read_text()) if MADE.exists() else {}
+    _made = json.loads(MADE.read_text(encoding="utf-8")) if MADE.exists() else {}
     for _file, _code in blocks().items():
         if not sys.argv[1:] or Path(_file).stem in sys.argv[1:]:
             draw(_file, _code)
             _made[_file] = digest(_code)
-            MADE.write_text(json.dumps(_made, indent=1) + "\n")
+            MADE.write_text(json.dumps(_made, indent=1) + "\n", encoding="utf-8")
             print(PLACE / _file)

@@ -72,7 +72,7 @@ def _code(kind: str, body: str) -> str | None:
 
 
 def _included(kind: str) -> str:
-    return (HERE / kind.partition(" ")[2]).read_text().rstrip()
+    return (HERE / kind.partition(" ")[2]).read_text(encoding="utf-8").rstrip()
 
 
 def _for_notebook(kind: str, source: str) -> str:
@@ -82,7 +82,7 @@ def _for_notebook(kind: str, source: str) -> str:
 
 def repository() -> str | None:
     """The address of the repository, if pyproject.toml names one."""
-    project = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return project.get("urls", {}).get("Repository")
 
 
@@ -105,7 +105,7 @@ def notebook(page: str) -> Any:
     """The notebook of a page, not yet run."""
     from nbformat import v4
 
-    parts = opening(page, repository()) + cells((HERE / f"{page}.md").read_text())
+    parts = opening(page, repository()) + cells((HERE / f"{page}.md").read_text(encoding="utf-8"))
     made = [
         (v4.new_code_cell if kind == "code" else v4.new_markdown_cell)(source, id=f"{page.replace('_', '-')}-{i}")
         for i, (kind, source) in enumerate(parts)

@@ -45,7 +45,7 @@ def _constant_text(room: str, name: str) -> str:
 
 def _sources(file: Path) -> dict[str, str]:
     """The module that each name of a file is imported from."""
-    imports = [node for node in ast.parse(file.read_text()).body if isinstance(node, ast.ImportFrom)]
+    imports = [node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
     return {alias.name: node.module for node in imports if node.module for alias in node.names}
 
 
@@ -53,7 +53,7 @@ def _text_below(module: str, name: str) -> str:
     file = Path(str(importlib.import_module(module).__file__))
     if name in (sources := _sources(file)):
         return _text_below(sources[name], name)
-    for node, after in pairwise(ast.parse(file.read_text()).body):
+    for node, after in pairwise(ast.parse(file.read_text(encoding="utf-8")).body):
         targets = [*getattr(node, "targets", ()), getattr(node, "target", None)]
         assigned = any(isinstance(target, ast.Name) and target.id == name for target in targets)
         if assigned and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):

@@ -1,5 +1,6 @@
 """A `TransformerBridge` with the weights of a `HookedTransformer`: TransformerLens's line after 4.0."""
 
+import copy
 from typing import Any
 
 import torch
@@ -92,3 +93,18 @@ def llama_and_bridge(**changes: Any) -> tuple[HookedTransformer, TransformerBrid
             refactor_factored_attn_matrices=False,
         )
     return model.eval(), build_bridge_from_module(theirs, "LlamaForCausalLM", hf_config=config).eval()
+
+
+TINY: dict[str, Any] = {
+    "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "pad_token_id": 0,
+    "num_key_value_heads": 2, "vocab_size": 50, "max_position_embeddings": 20, "attn_implementation": "eager",
+}  # fmt: skip
+"""Sizes of a tiny model of transformers."""
+
+
+def tiny_bridge(model: type, config: type, **changes: Any) -> tuple[Any, TransformerBridge]:
+    """A model of transformers with random weights far from zero, and a copy behind a bridge; the same at every call."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        theirs = perturbed(model(config(**TINY, architectures=[model.__name__], **changes)).eval(), scale=0.2)
+    return theirs, build_bridge_from_module(copy.deepcopy(theirs), model.__name__, hf_config=theirs.config).eval()

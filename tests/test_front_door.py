@@ -132,7 +132,7 @@ def plain(code: str) -> str:
 
 def inner_lines(file: Path) -> list[str]:
     """Where a page or an example imports what is not public."""
-    text = file.read_text()
+    text = file.read_text(encoding="utf-8")
     blocks = [(text, 1)]
     if file.suffix == ".md":
         found = [match for match in FENCE.finditer(text) if ">>>" not in match[1]]
@@ -205,7 +205,11 @@ def example_lines(file: Path) -> set[int]:
     """The lines of a file that belong to examples in docstrings, which may speak of a shipped task."""
     if file.suffix != ".py":
         return set()
-    nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    nodes = [
+        node
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    ]
     found = set()
     for node in nodes:
         text = ast.get_docstring(node, clean=False)

@@ -19,6 +19,10 @@ ANALYSES = {
     "ablate": lambda model, pairs: (
         ms.ablate(model, pairs.clean, skills={"name": pairs.scored}, reference=pairs.corrupted).log_prob
     ),
+    "patterns": lambda model, pairs: ms.analyses.named_patterns(model, pairs.clean).pattern,
+    "low rank": lambda model, pairs: ms.run_with(
+        model, pairs.clean, [ms.LowRank(site=ms.ParamSite(name="W_in", layer=0), rank=2)]
+    ).float(),
     "circuits": lambda model, pairs: ms.analyses.Setting(model=model, pairs=pairs, refuse=False).ends[0],
 }
 

@@ -50,7 +50,7 @@ def bias_of(subject: Subject, *, token: int = 1) -> dict[str, float]:
 
 
 def counted(subject: Subject) -> dict[str, float]:
-    with (Path(os.environ["COUNTED"])).open("a") as file:
+    with (Path(os.environ["COUNTED"])).open("a", encoding="utf-8") as file:
         file.write(f"{subject.seed}\n")
     return bias_of(subject)
 

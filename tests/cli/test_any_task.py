@@ -21,9 +21,9 @@ def test_a_task_without_an_entry_gets_the_plain_one(copy_run, capsys):
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert [line[:2] for line in lines[-5:]] == [["0", "1"], ["1", "2"], ["2", "3"], ["3", "0"], ["4", "1"]]
     main(["predict", "run", "1 2 3 0 1", "--out", "view.html"])
-    assert "CircuitsVis.render" in Path("view.html").read_text()
+    assert "CircuitsVis.render" in Path("view.html").read_text(encoding="utf-8")
     main(["report", "run"])
-    page = Path("report.html").read_text()
+    page = Path("report.html").read_text(encoding="utf-8")
     assert "<title>Copy</title>" in page
     assert "report-explorer.html" in page
     assert Path("report-explorer.html").exists()

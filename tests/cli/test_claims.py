@@ -159,12 +159,12 @@ def test_check_measures_the_controls_and_refuses_what_is_registered_otherwise(tm
 @pytest.mark.full
 def test_run_writes_verdicts_evidence_and_a_report(tried):
     assert re.search(r"too few seeds \(\d+ of 16\)", tried)
-    (verdict,) = json.loads(Path("first/verdicts.json").read_text())
+    (verdict,) = json.loads(Path("first/verdicts.json").read_text(encoding="utf-8"))
     assert set(verdict) >= KEYS
     assert verdict["outcome"] == "NOT_APPLICABLE"
     assert verdict["n"] == 2
     assert 0 < verdict["effect"] < 1
-    assert "T1" in Path("first/report.html").read_text()
+    assert "T1" in Path("first/report.html").read_text(encoding="utf-8")
     assert Path("first/evidence/T1.nc").exists()
     kept = {file: file.stat().st_mtime_ns for file in Path("first/measured").rglob("*.json")}
     assert kept
@@ -177,9 +177,9 @@ def test_run_writes_verdicts_evidence_and_a_report(tried):
 def test_the_page_counts_the_models_that_were_measured(other_runs):
     words = ["--runs", "runs", other_runs, "--no-sensitivity", "--no-emergence", "--jobs", "1"]
     main(["claims", "run", "T1", *words, "--out", "first"])
-    assert json.loads(Path("first/verdicts.json").read_text())[0]["n"] == 2
+    assert json.loads(Path("first/verdicts.json").read_text(encoding="utf-8"))[0]["n"] == 2
     lead = "2 trained models that the claims are about; a seed is the unit of replication."
-    assert f'<p class="lead">{lead}</p>' in Path("first/report.html").read_text()
+    assert f'<p class="lead">{lead}</p>' in Path("first/report.html").read_text(encoding="utf-8")
 
 
 def test_diff_shows_what_differs(untrained_runs, capsys):
@@ -189,20 +189,22 @@ def test_diff_shows_what_differs(untrained_runs, capsys):
     capsys.readouterr()
     main(["claims", "diff", "first", "second/verdicts.json"])
     assert "agree" in capsys.readouterr().out
-    changed = json.loads(Path("second/verdicts.json").read_text())
+    changed = json.loads(Path("second/verdicts.json").read_text(encoding="utf-8"))
     changed[0]["outcome"] = "SUPPORTED"
-    Path("second/verdicts.json").write_text(json.dumps(changed))
+    Path("second/verdicts.json").write_text(json.dumps(changed), encoding="utf-8")
     main(["claims", "diff", "first", "second"])
     text = capsys.readouterr().out.lower()
     assert "not applicable → supported" in " ".join(text.split())
     other = [{**changed[0], "id": "T1"}, {**changed[0], "id": "T2"}]
-    Path("second/verdicts.json").write_text(json.dumps([*json.loads(Path("first/verdicts.json").read_text()), *other]))
+    Path("second/verdicts.json").write_text(
+        json.dumps([*json.loads(Path("first/verdicts.json").read_text(encoding="utf-8")), *other]), encoding="utf-8"
+    )
     main(["claims", "diff", "first", "second"])
     assert capsys.readouterr().out.splitlines() == [
         "left out: 2 claims in second only",
         "the two agree in every verdict, share and effect of 1 claim",
     ]
-    Path("second/verdicts.json").write_text(json.dumps(other))
+    Path("second/verdicts.json").write_text(json.dumps(other), encoding="utf-8")
     with pytest.raises(SystemExit):
         main(["claims", "diff", "first", "second"])
     assert "first and second have no claim in common" in capsys.readouterr().err
@@ -243,7 +245,7 @@ def test_wrong_input_is_one_line_and_leaves_nothing(words, message, capsys):
 
 def test_files_that_hold_no_verdicts_are_refused(tmp_path, capsys):
     for content, message in (("{", "holds no verdicts"), ('{"a": 1}', "holds no verdicts; `mnemoscope claims run`")):
-        Path("old.json").write_text(content)
+        Path("old.json").write_text(content, encoding="utf-8")
         with pytest.raises(SystemExit):
             main(["claims", "diff", "old.json", "old.json"])
         assert message in capsys.readouterr().err

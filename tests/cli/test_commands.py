@@ -147,7 +147,7 @@ def test_predict_prints_bars_with_marks(runs, capsys):
 )
 def test_predict_writes_a_page_and_so_does_view_its_earlier_name(runs, tmp_path, words, page, capsys):
     """A script that calls `view` would find no page, or not where it looks for it."""
-    Path("file.yaml").write_text("view: {out: of-file.html}")
+    Path("file.yaml").write_text("view: {out: of-file.html}", encoding="utf-8")
     given = {"RUN": f"{runs}/run", "SEQUENCE": SEQUENCE}
     main([*(given.get(word, word) for word in words.split()), "--step", "30"])
     assert "CircuitsVis.render" in (tmp_path / page).read_text()

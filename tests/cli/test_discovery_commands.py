@@ -9,7 +9,7 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.patching import effects, patch_edges
-from mnemoscope.analyses.probes import with_latent
+from mnemoscope.analyses.probe_rows import with_latent
 from mnemoscope.cli import main
 from mnemoscope.models.run import open_run
 from mnemoscope.records import discover, probe

@@ -95,7 +95,7 @@ def test_runs_remember_the_file_that_brought_their_task(tmp_path, monkeypatch, c
 )
 def test_guests_that_cannot_be_imported_are_one_line(words, named, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    Path("wrong.yaml").write_text("import: {copy: copy_task.py}\n")
+    Path("wrong.yaml").write_text("import: {copy: copy_task.py}\n", encoding="utf-8")
     with pytest.raises(SystemExit) as end:
         main(words)
     assert end.value.code == 2

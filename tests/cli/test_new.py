@@ -37,12 +37,12 @@ def test_what_is_written_works_with_its_test_and_its_command(kind, tmp_path, cap
 def test_nothing_is_overwritten(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     main(["new", "claim", "one-head"])
-    text = Path("one_head.py").read_text()
+    text = Path("one_head.py").read_text(encoding="utf-8")
     assert 'id="one-head"' in text
     with pytest.raises(SystemExit):
         main(["new", "task", "one-head"])
     assert "one_head.py exists; choose another name" in capsys.readouterr().err
-    assert Path("one_head.py").read_text() == text
+    assert Path("one_head.py").read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("name", ["Head", "a_b", "1st", "class", "a--b"])

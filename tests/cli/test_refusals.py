@@ -63,7 +63,7 @@ def test_the_names_are_those_that_the_parser_knows(capsys):
 @pytest.mark.parametrize("command", ["evaluate", "ablate", "train", "claims run", "sweep"])
 def test_a_file_is_no_directory_for_results(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    Path("there").write_text("")
+    Path("there").write_text("", encoding="utf-8")
     words = {"claims run": ["T18"], "train": []}.get(command, ["nowhere"])
     assert "--out must be a directory; there is a file" in line([*command.split(), *words, "--out", "there"], capsys)
     said = line([*command.split(), *words, "--out", "there/below"], capsys)

@@ -56,7 +56,7 @@ def test_errors_stand_beside_the_exact_predictors(capsys):
 
 def test_the_page_shows_errors_of_parts(capsys):
     main(["report", "runs"])
-    page = Path("report.html").read_text()
+    page = Path("report.html").read_text(encoding="utf-8")
     assert "<title>Retrieval</title>" in page
     for section in ("what-was-learned", "removing-one-component", "training", "single-sequences"):
         assert f'<h2 id="{section}"' in page
@@ -103,7 +103,7 @@ def test_an_unseen_sequence_of_vectors_is_shown_by_its_number(capsys):
     assert rows == [["query1", "all"], ["query1", "x1"], ["query2", "all"], ["query2", "x1"]]
     assert "nearest exact predictor" in out
     main(["predict", "runs/seed-0", "3", "--out", "view.html"])
-    page = Path("view.html").read_text()
+    page = Path("view.html").read_text(encoding="utf-8")
     assert "CircuitsVis.render" in page
     assert "squared error of the model" in page
 

@@ -28,7 +28,7 @@ TRIAL = ("--import", "drawn_guest.py", "X", "--out", "tried", "--jobs", "1")
 def tried(tmp_path, monkeypatch, as_installed, capsys):
     """A trial of the guest's claim, whose output is returned; the guest does not stay."""
     monkeypatch.chdir(tmp_path)
-    Path("drawn_guest.py").write_text(GUEST)
+    Path("drawn_guest.py").write_text(GUEST, encoding="utf-8")
     CLAIMS.names()  # those of the package are there before
     with mock.patch.dict(CLAIMS._items), mock.patch.dict(guests._invited):
         main(["claims", "run", *TRIAL])
@@ -38,10 +38,10 @@ def tried(tmp_path, monkeypatch, as_installed, capsys):
 
 def test_a_guest_without_registration_is_exploratory(tried):
     assert "all other verdicts are exploratory" in tried
-    (record,) = json.loads(Path("tried/verdicts.json").read_text())
+    (record,) = json.loads(Path("tried/verdicts.json").read_text(encoding="utf-8"))
     assert record["standing"]["status"] == "not registered"
     assert "None" not in str(record["departures"])
-    page = Path("tried/report.html").read_text()
+    page = Path("tried/report.html").read_text(encoding="utf-8")
     assert "Not registered, so the verdict is exploratory and not confirmed." in page
     assert "No control tests the measure." in page
 
@@ -52,9 +52,9 @@ def test_what_was_verified_is_printed_and_said_by_the_next_trial(capsys):
     assert "--seed 7" in text
     assert "4 of 16 measurements taken again (seed 7) and equal" in text
     main(["claims", "run", *TRIAL])
-    (record,) = json.loads(Path("tried/verdicts.json").read_text())
+    (record,) = json.loads(Path("tried/verdicts.json").read_text(encoding="utf-8"))
     assert record["verified"].startswith("4 of 16 measurements taken again (seed 7) and equal (")
-    assert "4 of 16 measurements taken again" in Path("tried/report.html").read_text()
+    assert "4 of 16 measurements taken again" in Path("tried/report.html").read_text(encoding="utf-8")
 
 
 def test_something_that_differs_ends_it_with_an_error(capsys):

@@ -24,6 +24,8 @@ FILES = {
     "model/tokenizer.json": "{}",
     "open.yaml": "train: [}",
     "list.yaml": "- 3",
+    "date.yaml": "train: {out: 2001-02-30}",
+    "deep.yaml": "[" * 100_000,
     "key.yaml": "train: {sedes: 0}",
     "section.yaml": "trian: {}",
     "value.yaml": "train: {jobs: many}",
@@ -77,6 +79,8 @@ def place(tiny, trained_once, tmp_path_factory):
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text(text)
     (place / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    (place / "zero.yaml").write_bytes(b"train: {preset: v3\x00}")
+    (place / "latin.yaml").write_bytes("train: {out: café}".encode("latin-1"))
     return place
 
 
@@ -141,6 +145,13 @@ WRONG = [
     ("train --config empty", "empty cannot be read: Is a directory"),
     ("train --config bytes.yaml", "bytes.yaml is no YAML"),
     ("train --config open.yaml", "open.yaml is no YAML"),
+    ("train --config zero.yaml", "zero.yaml is no YAML"),
+    ("train --config latin.yaml", "latin.yaml is no YAML"),
+    ("train --config date.yaml", "date.yaml is no YAML"),
+    ("train --config deep.yaml", "deep.yaml is no YAML"),
+    ("train --config 'nul\0l.yaml'", "no null byte"),
+    ("train --scheduler bytes.yaml", "bytes.yaml is no YAML"),
+    ("train --set recipe.n_steps=2001-02-30", "takes a value as YAML writes it; got '2001-02-30'"),
     ("train --config list.yaml", "list.yaml must hold sections named after commands"),
     ("train --config key.yaml", "got 'sedes'; the nearest: seeds"),
     ("train --config section.yaml", "got 'trian'; the nearest: train"),

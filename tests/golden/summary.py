@@ -154,7 +154,7 @@ def digest(arrays: Iterable[np.ndarray]) -> str:
 
 def machine() -> dict[str, str]:
     """What bits depend on: processor, its instructions, and the builds of PyTorch and NumPy."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
     said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))}
     instructions = hashlib.sha256(said.get("flags", "").encode()).hexdigest()[:16]
     return {

@@ -47,7 +47,7 @@ commands()  # pytester forgets what its sessions import
 @pytest.fixture
 def models(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("hookcheck_models.py").write_text(MODELS)
+    Path("hookcheck_models.py").write_text(MODELS, encoding="utf-8")
     with mock.patch.dict(guests._invited):
         yield "hookcheck_models.py"
     sys.modules.pop("hookcheck_models", None)
@@ -100,7 +100,7 @@ def test_the_command_writes_files_and_ends_with_1_where_a_law_is_broken(models, 
     with pytest.raises(SystemExit) as end:
         main(["hookcheck", "deaf", "--import", models, "--laws", *SOME, "--json", "out/r.json", "--junit", "out/r.xml"])
     assert end.value.code == 1
-    written = json.loads(Path("out/r.json").read_text())
+    written = json.loads(Path("out/r.json").read_text(encoding="utf-8"))
     assert {law["name"]: law["outcome"] for law in written["laws"]} == dict(
         zip(SOME, ("broken", "holds", "does not apply"), strict=True)
     )
@@ -113,7 +113,7 @@ def test_the_command_writes_files_and_ends_with_1_where_a_law_is_broken(models, 
 @pytest.mark.parametrize("name", ["fine", "deaf"])
 def test_every_law_is_a_test_of_a_session(models, name, pytester, monkeypatch):
     monkeypatch.chdir(pytester.path)
-    Path(models).write_text(MODELS)
+    Path(models).write_text(MODELS, encoding="utf-8")
     result = pytester.runpytest_inprocess("--mnemoscope-hookcheck", f"{models}:{name}", "-p", "no:xdist")
     outcomes = result.parseoutcomes()
     assert sum(outcomes.get(key, 0) for key in ("passed", "failed", "skipped")) == len(LAWS)

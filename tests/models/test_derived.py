@@ -33,9 +33,9 @@ def state(run, **how):
 
 
 def edit(file: Path, old: str, new: str) -> None:
-    text = file.read_text()
+    text = file.read_text(encoding="utf-8")
     assert old in text
-    file.write_text(text.replace(old, new, 1))
+    file.write_text(text.replace(old, new, 1), encoding="utf-8")
 
 
 def test_files_as_they_were_written_are_the_same(run):

@@ -181,7 +181,7 @@ def test_links_lead_to_what_is_there(tmp_path):
     odd = tmp_path / '<b>&"c' / "100% #1?.csv"
     odd.parent.mkdir()
     odd.write_text("")
-    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.csv")).write_text("")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.csv")).write_text("", encoding="utf-8")
     write_run(tmp_path / "runs" / "v3-quick" / "seed-00")
     out = tmp_path / "pages" / "all.html"
     out.parent.mkdir()

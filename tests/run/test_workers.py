@@ -237,7 +237,7 @@ def test_a_search_goes_through_the_same_runs(tmp_path, monkeypatch):
     from tests.cli.test_sweep import SEARCH
 
     monkeypatch.chdir(tmp_path)
-    Path("search.yaml").write_text(SEARCH)
+    Path("search.yaml").write_text(SEARCH, encoding="utf-8")
     sweep = read_sweep(Path("search.yaml"))
     there = search_sweep(sweep, Path("there"))
     with on_scheduler_left():

@@ -112,8 +112,9 @@ from .predictions import check_targets as check_targets
 from .predictions import predict as predict
 from .predictions import score_sums as score_sums
 from .predictions import target_counts as target_counts
-from .probes import split_sequences as split_sequences
-from .probes import with_latent as with_latent
+from .probe_rows import split_sequences as split_sequences
+from .probe_rows import with_latent as with_latent
+from .probe_rows import with_random_labels as with_random_labels
 from .roles import ablate_by_role as ablate_by_role
 from .roles import by_role as by_role
 from .roles import choose_roles as choose_roles

@@ -22,9 +22,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope.analyses.forward import answer_scores, check_fits, read_logits_at, skill_losses
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Intervention, RemovalKind, make_removal
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import ATTENTION, Kind, Position, Site
 from mnemoscope.core.skills import Skills, check_masks, skill_means
@@ -36,6 +38,7 @@ MAX_IN_SUBSETS = 12
 AblationTargets = dict[str, tuple[Site, ...]]
 
 
+@check_arguments
 def ablate(
     model: ModelLike,
     batch: Batch,
@@ -81,10 +84,8 @@ def ablate(
     model = resolve_model(model, batch=batch, reference=reference)
     check_fits(model, batch, vectors=True)
     check_masks(batch, skills)
-    for kind in [kinds] if isinstance(kinds, str) else kinds:
+    for kind in kinds:
         one_of("the kind of an ablation", kind, REMOVALS)
-    if isinstance(kinds, str):
-        raise InputError(f"kinds must be a list, such as [{kinds!r}]; got {kinds!r}")
     if targets is None:
         targets = heads_and_mlps(model)
     if not targets:
@@ -116,8 +117,8 @@ def ablate(
     whole = _skill_means(clean, clean)
     return xr.Dataset(
         {
-            **{name: (dims, torch.stack([cell[name] for cell in cells]).view(shape).numpy()) for name in whole},
-            **{f"clean_{name}": ("skill", whole[name].numpy()) for name in clean},
+            **{name: (dims, to_numpy(torch.stack([cell[name] for cell in cells]).view(shape))) for name in whole},
+            **{f"clean_{name}": ("skill", to_numpy(whole[name])) for name in clean},
         },
         coords={"kind": list(kinds), "component": list(targets), "skill": names, **target_labels(targets, batch)},
         attrs={
@@ -206,6 +207,7 @@ def _place(site: Site, axis: str) -> Position | None:
     return site.pos if axis == "pos" else None
 
 
+@check_arguments
 def attention_paths(
     model: ModelLike,
     n_pos: int,

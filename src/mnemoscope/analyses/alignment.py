@@ -64,6 +64,7 @@ from mnemoscope.analyses.interchange import (
 from mnemoscope.core.batch import Named
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator, stream_seed
@@ -176,7 +177,7 @@ def alignment_search(
             **measure_variables(measured(modelled, (site,)), (), over, "whole_"),
             **measure_variables(measured(modelled, ()), (), over, "before_"),
             "n": (over, counts),
-            "basis": (("answers", "start", "direction", "dimension"), torch.stack(bases).unflatten(0, shape).numpy()),
+            "basis": (("answers", "start", "direction", "dimension"), to_numpy(torch.stack(bases).unflatten(0, shape))),
         },
         coords={"answers": list(by_answers), "prompts": ["fit", "test"], "over": list(PAIR_SETS)},
         attrs={

@@ -37,8 +37,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.patterns import (
     Mechanism,
     after_earlier_same,
@@ -94,6 +96,7 @@ def patterns(model: ModelLike, batch: Batch) -> Float[Tensor, "batch layer head_
     return torch.stack([cache[f"blocks.{layer}.attn.hook_pattern"] for layer in range(model.cfg.n_layers)], 1)
 
 
+@check_arguments
 def named_patterns(
     model: ModelLike, batch: Batch, names: Sequence[str] | Sequence[Sequence[str]] | None = None
 ) -> xr.Dataset:
@@ -128,7 +131,7 @@ def named_patterns(
     own = {"example": range(len(batch)), "layer": range(model.cfg.n_layers), "head": range(model.cfg.n_heads)}
     return xr.Dataset(
         {
-            "pattern": (("example", "layer", "head", "query", "key"), patterns(model, batch).cpu().numpy()),
+            "pattern": (("example", "layer", "head", "query", "key"), to_numpy(patterns(model, batch))),
             "token": (("example", "key"), tokens),
             "n_tokens": ("example", batch.known_lengths.tolist()),
         },
@@ -198,6 +201,7 @@ def visit_layers(
                 model.run_with_hooks(batch.inputs[rows], fwd_hooks=hooks, stop_at_layer=layers[-1] + 1)
 
 
+@check_arguments
 def attention_by_mechanism(
     model: ModelLike,
     batch: Batch,
@@ -262,7 +266,7 @@ def attention_by_mechanism(
     return xr.Dataset(
         {
             **{name: ((*BY_QUERY, MEASURES[name]), values) for name, values in arrays.items()},
-            **{n: (said_over, torch.stack([group[n] for group in expected]).cpu().numpy()) for n in expected[0]},
+            **{n: (said_over, to_numpy(torch.stack([group[n] for group in expected]))) for n in expected[0]},
             **{name: ((*BY_QUERY[:3], "place", "mechanism"), values) for name, values in dependence.items()},
         },
         coords={
@@ -356,7 +360,7 @@ def _means(layers: Sequence[Mapping[str, Tensor]], n_each: Sequence[Mapping[str,
         torch.stack([layer[name][number] for layer in layers]) / n[name].to(layers[0][name].device)
         for number, n in enumerate(n_each)
     ]
-    return torch.stack(groups).cpu().numpy()
+    return to_numpy(torch.stack(groups))
 
 
 def head_scores(model: ModelLike, batch: Batch) -> xr.Dataset:
@@ -383,6 +387,7 @@ def head_scores(model: ModelLike, batch: Batch) -> xr.Dataset:
     return result.assign_attrs(unit="share of attention", n=len(batch), weights="unprocessed")
 
 
+@check_arguments
 def repeated_tokens(
     model: ModelLike,
     *,
@@ -394,7 +399,8 @@ def repeated_tokens(
 ) -> Batch:
     """Random tokens, none of them twice, and then the same ones again in the same order.
 
-    The model says how long sequences may be and which tokens there are; `tokens` restricts these. `length` is that of
+    The model says how long sequences may be and which tokens there are (of a language model those that its tokenizer
+    names, since embeddings may have rows to spare); `tokens` restricts these. `length` is that of
     the part that is repeated (none: as long as the model allows, up to 50). `first_token` comes before everything,
     where the model was trained with such a token; it is not drawn. Tokens come from the seed's stream `repeated
     tokens`.
@@ -406,7 +412,7 @@ def repeated_tokens(
     torch.Size([4, 8])
     """
     model = resolve_model(model)
-    pool = torch.tensor(list(range(model.cfg.d_vocab)) if tokens is None else list(tokens))
+    pool = torch.tensor(_named_tokens(model) if tokens is None else list(tokens))
     in_range("tokens", int(pool.min()), 0, model.cfg.d_vocab - 1)
     in_range("tokens", int(pool.max()), 0, model.cfg.d_vocab - 1)
     start = [] if first_token is None else [first_token]
@@ -418,9 +424,17 @@ def repeated_tokens(
             f"length must be from 2 to {longest}, since the model reads {model.cfg.n_ctx} tokens and {len(pool)} "
             f"tokens are drawn from; got {length}"
         )
-    draws = torch.rand(n, len(pool), generator=generator(seed, "repeated tokens"))
+    draws = torch.rand(n, len(pool), generator=generator(seed, "repeated tokens"), dtype=torch.float32)
     part = pool[draws.argsort(1)[:, :length]]
     inputs = torch.cat((torch.tensor(start).long().expand(n, -1), part, part), 1)
     scored = torch.zeros_like(inputs, dtype=torch.bool)
     scored[:, len(start) + length : -1] = True
     return Batch(inputs=inputs, targets=inputs.roll(-1, 1), scored=scored)
+
+
+def _named_tokens(model: HookedModel) -> list[int]:
+    """The tokens that the model's tokenizer names; all tokens where there is none."""
+    tokenizer = getattr(model, "tokenizer", None)
+    if tokenizer is None:
+        return list(range(model.cfg.d_vocab))
+    return sorted(token for token in {*tokenizer.get_vocab().values()} if token < model.cfg.d_vocab)

@@ -2,15 +2,16 @@
 
 The final residual stream is the sum of the outputs of the parts. A difference of logits is linear in it once the scale
 of the final normalisation is held at its value in this run (`residual` has the formula). The terms add up to the
-difference that the model gave; this is asserted. Elhage et al. 2021 (A Mathematical Framework for Transformer Circuits)
-read direct paths in this way, Wang et al. 2022 (Interpretability in the Wild) the logit difference.
+difference that the model gave; a model where they do not is refused. Elhage et al. 2021 (A Mathematical Framework for
+Transformer Circuits) read direct paths in this way, Wang et al. 2022 (Interpretability in the Wild) the logit
+difference.
 
-Parts and their labels: the embeddings `embed` and `pos_embed`; every head `L0H1`, its value bias through W_O included;
-the output bias of every attention layer `L0 b_O`; every MLP `L0 MLP` without its output bias; that bias `L0 b_out`; the
-bias of the final normalisation `ln_final b`; the unembedding bias `b_U`. Where hooks are on the model, `hooks` is what
-they wrote past the parts: into the residual stream, the summed output of a layer's heads, or the logits. An MLP whose
-output a hook replaces keeps its label: its term is what was written less `b_out`. A head splits further by the position
-that its values come from, an MLP by neuron.
+Parts and their labels: the embeddings `embed` (scaled, where the model scales them) and `pos_embed`; every head `L0H1`,
+its value bias through W_O included; the output bias of every attention layer `L0 b_O`; every MLP `L0 MLP` without its
+output bias; that bias `L0 b_out`; the bias of the final normalisation `ln_final b`; the unembedding bias `b_U`. Where
+hooks are on the model, `hooks` is what they wrote past the parts: into the residual stream, the summed output of a
+layer's heads, or the logits. An MLP whose output a hook replaces keeps its label: its term is what was written less
+`b_out`. A head splits further by the position that its values come from, an MLP by neuron.
 
 It shows what a part writes in the direction of the answer, on these prompts. It does not show what the part is needed
 for: what later parts make of its output, what it does to the scale of the final normalisation, and what would stand in
@@ -30,10 +31,13 @@ from torch import Tensor
 
 from mnemoscope.analyses.contrasts import Contrast, Foil, Selection, contrast, selection
 from mnemoscope.analyses.residual import FROZEN, MAX_BYTES, Reading, check_readable, normalisation_processing, readings
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel, ModelLike, is_hooked, resolve_model
 from mnemoscope.core.site import Position
+from mnemoscope.interventions.writing import is_classic
 
 Terms = Mapping[str, Float[Tensor, "batch pos"]]
 
@@ -41,7 +45,7 @@ Terms = Mapping[str, Float[Tensor, "batch pos"]]
 def component_hooks(model: HookedModel) -> set[str]:
     """The activations that `component_terms` needs."""
     cfg = model.cfg
-    names = {"hook_embed", *(["hook_pos_embed"] if _has_position_term(model) else [])}
+    names = {*_embedding_hooks(model).values()}
     names |= {f"blocks.{layer}.attn.{_head_hook(model)}" for layer in range(cfg.n_layers)}
     return names | {f"blocks.{layer}.hook_mlp_out" for layer in range(cfg.n_layers) if not cfg.attn_only}
 
@@ -49,8 +53,7 @@ def component_hooks(model: HookedModel) -> set[str]:
 def component_terms(model: Any, reading: Reading) -> dict[str, Float[Tensor, "batch pos"]]:
     """The term of every part, in the order in which they write."""
     along = reading.direction
-    embeddings = ("embed", "pos_embed") if _has_position_term(model) else ("embed",)
-    terms = {name: _project_onto(reading.at(f"hook_{name}"), along) for name in embeddings}
+    terms = {name: _project_onto(reading.at(hook), along) for name, hook in _embedding_hooks(model).items()}
     for layer, block in enumerate(model.blocks):
         heads = head_terms(model, reading, layer).unbind(-1)
         terms |= {f"L{layer}H{head}": term for head, term in enumerate(heads)}
@@ -114,15 +117,17 @@ def source_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "bat
 def hooks_term(model: HookedModel, terms: Terms, reading: Reading) -> dict[str, Float[Tensor, "batch pos"]]:
     """The writing of hooks past the parts, if hooks are on the model; 0 where the parts add up by themselves.
 
-    Asserts that the parts add up to the difference of logits where no hook is on the model.
+    Raises InputError where no hook is on the model and the parts do not add up to the difference of logits.
     """
     missing, allowed, beyond = _gap(torch.stack(list(terms.values()), -1), reading.truth, reading)
     if is_hooked(model):
         return {"hooks": torch.where(beyond, missing, torch.zeros_like(missing))}
-    assert not beyond.any(), (
-        f"the terms miss the logit difference by up to {float(missing[beyond].abs().max()):.3g}, "
-        f"with {float(allowed.max()):.3g} allowed"
-    )
+    if beyond.any():
+        raise InputError(
+            f"the terms of the model's parts must add up to the logit difference; on this {type(model).__name__} they "
+            f"miss it by up to {float(missing[beyond].abs().max()):.3g}, with {float(allowed.max()):.3g} allowed, so "
+            "that something else writes to its logits, such as a norm behind a block: ablate or patch it"
+        )
     return {}
 
 
@@ -131,10 +136,10 @@ def _check_sum(what: str, parts: str, terms: Tensor, total: Tensor, model: Hooke
     if not beyond.any():
         return
     worst = f"{float(missing[beyond].abs().max()):.3g}"
-    assert is_hooked(model), f"{parts} of {what} miss it by up to {worst}"
+    other, way_out = ("a hook on the model", ", or remove the hook") if is_hooked(model) else ("something else", "")
     raise InputError(
-        f"{what} must be the sum of {parts}, and a hook on the model changed it by up to {worst} (logit difference): "
-        "leave that layer out, or remove the hook"
+        f"{what} must be the sum of {parts}, and {other} changed it by up to {worst} (logit difference): leave that "
+        f"layer out{way_out}"
     )
 
 
@@ -166,9 +171,15 @@ def _head_hook(model: HookedModel) -> str:
     return "hook_result" if model.cfg.use_attn_result else "hook_z"
 
 
-def _has_position_term(model: HookedModel) -> bool:
-    """True if positional embeddings go into the residual stream."""
-    return model.cfg.positional_embedding_type == "standard"
+def _embedding_hooks(model: HookedModel) -> dict[str, str]:
+    """The activation of each embedding by its label.
+
+    A bridge shows the token embedding before it is scaled (Gemma) or normalised; the first stream holds it as written.
+    """
+    if model.cfg.positional_embedding_type == "standard":
+        return {"embed": "hook_embed", "pos_embed": "hook_pos_embed"}
+    as_written = not (is_classic(model) or is_hooked(model))
+    return {"embed": "blocks.0.hook_resid_pre" if as_written else "hook_embed"}
 
 
 By = Literal["component", "head", "neuron", "source"]
@@ -192,6 +203,7 @@ _SPLITS = {
 }
 
 
+@check_arguments
 @torch.no_grad()
 def logit_attribution(
     model: ModelLike,
@@ -231,8 +243,7 @@ def logit_attribution(
     Raises:
         InputError: The model is not supported, the sequences do not fit it, shapes differ, or a token or a layer is
             out of range. The foil is the answer everywhere, or missing. There are no neurons, the result would be too
-            large, a hook changed what is to be split, or NaN.
-        AssertionError: The terms do not add up to the logit difference; with the size of the gap.
+            large, a hook changed what is to be split, or NaN. The terms do not add up to the logit difference.
 
     >>> parts = ms.logit_attribution(model, batch, by="head")
     >>> total = parts.attribution.sum(["layer", "head"]) + parts.rest
@@ -283,14 +294,14 @@ def _dataset(
     values: dict[str, Tensor], coords: dict[str, Sequence[int]], select: Selection, *, attrs: dict[str, Any]
 ) -> xr.Dataset:
     difference = values.pop("logit_difference")
-    arrays = {"logit_difference": (select.dims, difference.numpy())}
+    arrays = {"logit_difference": (select.dims, to_numpy(difference))}
     if coords:
-        arrays["rest"] = (select.dims, values["rest"].numpy())
+        arrays["rest"] = (select.dims, to_numpy(values["rest"]))
         dims, attribution, own = tuple(coords), values["attribution"], dict(coords)
     else:
         dims, attribution = ("component",), torch.stack(list(values.values()), -1)
         own = {"component": list(values), "kind": ("component", [kind_of(label) for label in values])}
-    arrays = {"attribution": ((*select.dims, *dims), attribution.numpy()), **arrays}
+    arrays = {"attribution": ((*select.dims, *dims), to_numpy(attribution)), **arrays}
     result = xr.Dataset(arrays, coords={**own, **select.coords}, attrs=attrs)
     return result.transpose(*dims, *select.dims)
 

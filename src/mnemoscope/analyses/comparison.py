@@ -17,7 +17,7 @@ from mnemoscope.analyses.evaluation import ALL_SEQUENCES, evaluate
 from mnemoscope.analyses.forward import check_task, read_logits_at, to_log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch, check_is_batch
-from mnemoscope.core.numerics import difference_interval
+from mnemoscope.core.numerics import difference_interval, to_numpy
 from mnemoscope.core.protocols import ModelLike, Task, n_outputs, resolve_model
 from mnemoscope.core.task import monitoring_batch
 
@@ -123,9 +123,9 @@ def compare_predictions(one: ModelLike, other: ModelLike, task: Task, batch: Bat
     same = [float((guess[0] == guess[1])[mask].double().mean()) for mask in masks]
     return xr.Dataset(
         {
-            **{name: (dims, torch.stack([each[name] for each in found]).numpy()) for name in found[0]},
-            "token": (dims[1:], batch.inputs.cpu().numpy()),
-            "answer": (dims[1:], batch.targets.cpu().numpy()),
+            **{name: (dims, to_numpy(torch.stack([each[name] for each in found]))) for name in found[0]},
+            "token": (dims[1:], to_numpy(batch.inputs)),
+            "answer": (dims[1:], to_numpy(batch.targets)),
             "share": (("outcome", "skill"), shares),
             "same_guess": ("skill", same),
         },

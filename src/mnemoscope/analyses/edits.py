@@ -34,17 +34,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.forward import Outcome, answer_scores, check_fits, read_logits_at, to_log_probs
-from mnemoscope.analyses.probes import (
-    check_site,
-    latent_values,
-    site_neurons,
-    site_positions,
-    site_vectors,
-)
+from mnemoscope.analyses.probe_rows import latent_values
+from mnemoscope.analyses.probes import check_site, site_neurons, site_positions, site_vectors
 from mnemoscope.analyses.subspaces import Subspace
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch, check_is_batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.metrics import ACCURACY, LOGIT_DIFF, Metric, check_metric, is_correct
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
@@ -173,6 +170,7 @@ def foil_share(
 FOIL = Metric(name="foil", unit="share", function=foil_share, higher_is="worse")
 
 
+@check_arguments
 @torch.no_grad()
 def edit(
     model: ModelLike,
@@ -305,7 +303,7 @@ class _EditedRuns:
     @staticmethod
     def _mean(found: Mapping[str, Tensor], scored: Bool[Tensor, "batch pos"]) -> Float[np.ndarray, "metric prompt"]:
         total = torch.stack([torch.where(scored, values, 0).sum(-1) for values in found.values()])
-        return (total / scored.sum(-1)).cpu().numpy()
+        return to_numpy(total / scored.sum(-1))
 
 
 def draw_differing_sequences(batch: Batch, latent: str, *, seed: int = 0) -> Int[Tensor, " batch"]:

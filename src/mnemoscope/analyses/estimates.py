@@ -48,6 +48,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from mnemoscope.analyses.patching import label_edge_sweep, label_sweep, sweep_question
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Inputs
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.metrics import Metric
@@ -82,6 +83,7 @@ from mnemoscope.interventions.writing import bypassed_layers, check_written
 AttentionMethod = Literal["linear", "recomputed"]
 
 
+@check_arguments
 def estimate(
     model: ModelLike,
     pairs: PromptPairs,
@@ -225,6 +227,7 @@ STEPS = 5
 _OFFSETS: dict[Rule, float] = {"left": 0.0, "middle": 0.5, "right": 1.0}
 
 
+@check_arguments
 def attribute_edges(
     model: ModelLike,
     pairs: PromptPairs,
@@ -252,6 +255,7 @@ def attribute_edges(
     return found.assign_attrs(gradient="in the unpatched run")
 
 
+@check_arguments
 def integrate_edges(
     model: ModelLike,
     pairs: PromptPairs,
@@ -327,6 +331,7 @@ NEGLIGIBLE = 1e-5
 """Share of the largest exact effect: rounding alone leaves as much of no effect."""
 
 
+@check_arguments
 def approximation(
     estimate: xr.Dataset, exact: xr.Dataset, *, top: Sequence[int] = TOP, share: float = SHARE
 ) -> xr.Dataset:

@@ -35,8 +35,10 @@ from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits, check_task, log_probs, predicted_vectors, scatter, to_log_probs
 from mnemoscope.core import metrics
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel, ModelLike, Task, n_outputs, resolve_model
 from mnemoscope.core.runtime import memoize
 from mnemoscope.core.seeding import generator
@@ -57,6 +59,7 @@ Positions = Mapping[str, Mapping[str, Bool[Tensor, "batch pos"]]]
 """The name of one dimension to sets of positions by name."""
 
 
+@check_arguments
 def evaluate(
     model: ModelLike,
     task: Task | None,
@@ -163,7 +166,7 @@ def _evaluate_by_positions(
         for name, values in _measure_places(model, task, batch.select(rows), references, where).items():
             everywhere = found.setdefault(name, values.new_full((len(values), *tested.shape), torch.nan))
             everywhere[:, rows] = torch.where(where.to(values.device), values, everywhere[:, rows])
-    arrays = {name: skill_means(values, masks).cpu().numpy() for name, values in found.items()}
+    arrays = {name: to_numpy(skill_means(values, masks)) for name, values in found.items()}
     own = {name: (dim, arrays[name][0]) for name in ("accuracy", "loss")}
     beside = {name: (("reference", dim), values) for name, values in arrays.items() if name not in own}
     return xr.Dataset(
@@ -226,11 +229,12 @@ class _Sums:
             arrays["max_abs_error"] = self._max.where(self._max >= 0, torch.nan)
             arrays["defined"] = self._sums["kl"][1] / self._sums["kl"][2]
         result: dict[str, tuple[tuple[str, ...], ndarray]] = {
-            name: (by_reference, array.transpose(0, 1).numpy()) for name, array in arrays.items()
+            name: (by_reference, to_numpy(array.transpose(0, 1))) for name, array in arrays.items()
         }
         return result | {name: (by_reference[1:], result[name][1][0]) for name in ("accuracy", "loss")}
 
 
+@check_arguments
 def evaluate_splits(
     model: ModelLike,
     task: Task,
@@ -288,6 +292,7 @@ def accuracy_by_skill(subject: Subject, *, split: str = "test") -> Mapping[str, 
     return MappingProxyType(dict(zip(skills, skill_means(right, skills).tolist(), strict=True)))
 
 
+@check_arguments
 def lowest_skill_accuracy(subject: Subject, skills: Sequence[str] | None = None) -> float:
     """The smallest accuracy among some skills on unseen mappings (none given: among all), which a gate looks at.
 

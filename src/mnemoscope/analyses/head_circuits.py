@@ -40,8 +40,9 @@ from mnemoscope.analyses.head_weights import (
     check_indices,
     effective_weights,
 )
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.numerics import factored_eigenvalues, factored_singular_values, factored_svd, sign_score
+from mnemoscope.core.numerics import factored_eigenvalues, factored_singular_values, factored_svd, sign_score, to_numpy
 from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.engine.block import visible_keys
@@ -50,6 +51,7 @@ CompositionKind = Literal["Q", "K", "V"]
 COMPOSITION_KINDS: tuple[CompositionKind, ...] = ("Q", "K", "V")
 
 
+@check_arguments
 @torch.no_grad()
 def composition(
     model: ModelLike, *, through: Sequence[CompositionKind] = COMPOSITION_KINDS, n_random: int = 500, seed: int = 0
@@ -85,7 +87,7 @@ def composition(
     labels = [f"L{n}H{h}" for n in range(n_layers) for h in range(n_heads)]
     return xr.Dataset(
         {
-            name: (dims, torch.stack([result[name].cpu().where(apart, torch.nan) for result in results]).numpy())
+            name: (dims, to_numpy(torch.stack([result[name].cpu().where(apart, torch.nan) for result in results])))
             for name in results[0]
         },
         coords={"through": list(through), "writer": labels, "reader": labels},
@@ -99,6 +101,7 @@ def composition(
     )
 
 
+@check_arguments
 @torch.no_grad()
 def composed_circuit(
     model: ModelLike,
@@ -143,7 +146,7 @@ def composed_circuit(
         dims, unit = ("query_token", "key_token"), "attention score (divided by attn_scale, before the softmax)"
     coords = dict.fromkeys(dims, chosen)
     attrs = {"unit": unit, "through": through, "weights": weights.description, "normalisation": "sigmas left out"}
-    return xr.DataArray(circuit.cpu().numpy(), dims=dims, coords=coords, attrs=attrs)
+    return xr.DataArray(to_numpy(circuit), dims=dims, coords=coords, attrs=attrs)
 
 
 def _d_seen(weights: EffectiveWeights) -> int:
@@ -185,6 +188,7 @@ CIRCUIT_KINDS: tuple[CircuitKind, ...] = ("OV", "QK")
 BASES: tuple[Basis, ...] = ("token", "residual")
 
 
+@check_arguments
 @torch.no_grad()
 def spectra(
     model: ModelLike,
@@ -221,14 +225,15 @@ def spectra(
     dims = ("circuit", "layer", "head")
     return xr.Dataset(
         {
-            **{name: ((*dims, "index"), array.numpy()) for name, array in stacked.items()},
-            "sign_score": (dims, sign_score(stacked["eigenvalue"]).numpy()),
+            **{name: ((*dims, "index"), to_numpy(array)) for name, array in stacked.items()},
+            "sign_score": (dims, to_numpy(sign_score(stacked["eigenvalue"]))),
         },
         coords={"circuit": list(CIRCUIT_KINDS), **weights.coords},
         attrs=_attrs(weights, chosen, centred),
     )
 
 
+@check_arguments
 @torch.no_grad()
 def singular_tokens(
     model: ModelLike,
@@ -269,9 +274,9 @@ def singular_tokens(
     weight = (weight * weight[:1, :, :1].sign()).transpose(0, 1).cpu()
     token = torch.tensor(chosen)[order.transpose(0, 1).cpu()]
     dims = ("vector", "side", "rank")
-    values = s[:n_vectors].cpu().numpy()
+    values = to_numpy(s[:n_vectors])
     return xr.Dataset(
-        {"singular_value": ("vector", values), "token": (dims, token.numpy()), "weight": (dims, weight.numpy())},
+        {"singular_value": ("vector", values), "token": (dims, to_numpy(token)), "weight": (dims, to_numpy(weight))},
         coords={"side": ["left", "right"]},
         attrs={"circuit": circuit, "component": f"L{layer}H{head}", **_attrs(weights, chosen, True)},
     )
@@ -312,6 +317,7 @@ EXTREMES = ("largest", "smallest")
 ALONG = ("logit", "source_token")
 
 
+@check_arguments
 @torch.no_grad()
 def copying(
     model: ModelLike, *, tokens: Sequence[int] | None = None, layers: Sequence[int] | None = None
@@ -339,7 +345,7 @@ def copying(
     return xr.Dataset(
         {
             "copying_score": scores.sign_score.sel(circuit="OV", drop=True),
-            "own": (("layer", "head", "along", "extreme"), own.cpu().numpy()),
+            "own": (("layer", "head", "along", "extreme"), to_numpy(own)),
         },
         coords={"along": list(ALONG), "extreme": list(EXTREMES)},
         attrs={**scores.attrs, "chance": 1 / len(chosen)},
@@ -365,6 +371,7 @@ def _own_extremes(
     return torch.stack(by_extreme, -1)
 
 
+@check_arguments
 @torch.no_grad()
 def same_token_affinity(
     model: ModelLike, *, tokens: Sequence[int] | None = None, layers: Sequence[int] | None = None
@@ -387,13 +394,14 @@ def same_token_affinity(
     own = (weights.W_Q * (token.T @ token @ weights.W_K)).sum((-2, -1))
     rest = ((token.sum(0) @ weights.W_Q) * (token.sum(0) @ weights.W_K)).sum(-1) - own
     return xr.DataArray(
-        ((own / n - rest / (n * (n - 1))) / weights.attn_scale[:, None]).cpu().numpy(),
+        to_numpy((own / n - rest / (n * (n - 1))) / weights.attn_scale[:, None]),
         dims=("layer", "head"),
         coords=weights.coords,
         attrs={"unit": "attention score", "weights": weights.description, "n_tokens": n},
     )
 
 
+@check_arguments
 @torch.no_grad()
 def offset_affinity(model: ModelLike, *, n_pos: int | None = None, layers: Sequence[int] | None = None) -> xr.DataArray:
     """Mean score that a position gives to the one `offset` places back, minus the mean over its other keys.
@@ -423,7 +431,7 @@ def offset_affinity(model: ModelLike, *, n_pos: int | None = None, layers: Seque
     against_others = (scores - (total - scores) / n_others)[..., 1:, :]  # the first may have one key only
     means = [against_others.diagonal(1 - offset, -2, -1).mean(-1) for offset in range(n_pos)]
     return xr.DataArray(
-        torch.stack(means, -1).cpu().numpy(),
+        to_numpy(torch.stack(means, -1)),
         dims=("layer", "head", "offset"),
         coords={**weights.coords, "offset": list(range(n_pos))},
         attrs={"unit": "attention score", "weights": weights.description, "n_pos": n_pos},

@@ -56,10 +56,12 @@ from mnemoscope.analyses.head_weights import (
     sequence_weights,
 )
 from mnemoscope.analyses.residual import split_sequences_by_memory
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import make_removal
 from mnemoscope.core.metrics import kl_divergence
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel, ModelLike, has_linear_attention, masked_token, resolve_model
 from mnemoscope.core.site import Site
 from mnemoscope.engine.block import visible_keys
@@ -80,6 +82,7 @@ NEGLIGIBLE = 1e-5
 """Root mean square of actual numbers up to which there is nothing to be predicted."""
 
 
+@check_arguments
 @torch.no_grad()
 def predict_patterns(
     model: ModelLike,
@@ -139,6 +142,7 @@ def predict_patterns(
     return _dataset(measured, {**weights.coords, "part": list(PARTS)}, attrs)
 
 
+@check_arguments
 @torch.no_grad()
 def predict_removal(
     model: ModelLike,
@@ -234,8 +238,8 @@ def _dataset(measured: dict[str, Tensor], coords: dict[str, list], attrs: dict[s
     """Over all coordinates; `actual_rms`, which no prediction changes, without the last."""
     dims = tuple(coords)
     rms = measured.pop("actual_rms")[..., 0]
-    variables = {name: (dims, values.numpy()) for name, values in measured.items()}
-    return xr.Dataset({**variables, "actual_rms": (dims[:-1], rms.numpy())}, coords=coords, attrs=attrs)
+    variables = {name: (dims, to_numpy(values)) for name, values in measured.items()}
+    return xr.Dataset({**variables, "actual_rms": (dims[:-1], to_numpy(rms))}, coords=coords, attrs=attrs)
 
 
 def _pattern_sums(

@@ -33,10 +33,13 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
+from mnemoscope.core.numerics import to_numpy
+from mnemoscope.core.protocols import HookedModel, ModelLike, norm_gain, resolve_model, without_hooks
 from mnemoscope.interventions.reading import pick_nothing, unembed_only
+from mnemoscope.interventions.writing import is_classic
 
 _NOT_LINEAR = {
     "use_qk_norm": "normalises queries and keys",
@@ -47,10 +50,11 @@ _NOT_LINEAR = {
     "output_logits_soft_cap": "caps its logits",
     "post_embedding_ln": "normalises its embeddings",
     "use_normalization_before_and_after": "normalises what attention writes",
-    "final_rms": "normalises differently before the unembedding",
     "per_layer_head_dim": "has heads of several widths",
     "load_in_4bit": "keeps its weights in four bits",
 }
+_GAP = 1e-2
+"""Share of the largest value by which what a bridge computes may miss what its weights say; bfloat16 rounds to 4e-3."""
 _KINDS = (None, "LN", "LNPre", "RMS", "RMSPre")
 Frozen = Literal["folded", "linearised"]
 Normalisation = Literal["folded", "linearised", "actual"]
@@ -103,6 +107,7 @@ class EffectiveWeights:
         return "LayerNorm folded" if self.centred else "gain of RMS normalisation folded"
 
 
+@check_arguments
 @torch.no_grad()
 def effective_weights(model: ModelLike, layers: Sequence[int] | None = None) -> EffectiveWeights:
     """The folded weights of a model, whose own weights stay as they are.
@@ -120,10 +125,10 @@ def effective_weights(model: ModelLike, layers: Sequence[int] | None = None) -> 
     kind = model.cfg.normalization_type
     centred = kind in ("LN", "LNPre")
     standard = model.cfg.positional_embedding_type == "standard"
-    read = [_reading(weights.blocks[layer].attn, getattr(weights.blocks[layer], "ln1", None), kind) for layer in chosen]
-    output = _finite("W_U", weights.unembed.W_U), _finite("b_U", weights.unembed.b_U)
-    w_u, _ = _folded(*output, getattr(weights, "ln_final", None), kind)
-    return EffectiveWeights(
+    read = [_reading(weights.blocks[layer], kind, model.cfg.n_heads) for layer in chosen]
+    w_u = _finite("W_U", weights.unembed.W_U)
+    w_u, b_u = _folded(w_u, _bias("b_U", weights.unembed.b_U, w_u), getattr(weights, "ln_final", None), kind)
+    found = EffectiveWeights(
         layers=chosen,
         W_E=_centred(_finite("W_E", weights.embed.W_E), centred),
         W_pos=_centred(_finite("W_pos", weights.pos_embed.W_pos), centred) if standard else None,
@@ -135,8 +140,44 @@ def effective_weights(model: ModelLike, layers: Sequence[int] | None = None) -> 
         centred=centred,
         eps=model.cfg.eps,
     )
+    if not is_classic(model):
+        _check_reads(model, found, b_u)
+    return found
 
 
+def _check_reads(model: HookedModel, weights: EffectiveWeights, b_u: Float[Tensor, " d_vocab_out"]) -> None:
+    """Refuse a bridge whose embeddings, queries, keys, values and logits do not follow from the weights that it shows.
+
+    It computes them with the code of another library, which may scale, normalise or cap something in between.
+    """
+    device = weights.W_E.device
+    tokens = (model.cfg.d_vocab // 2 + torch.arange(min(3, model.cfg.n_ctx), device=device)) % model.cfg.d_vocab
+    streams = {layer: f"blocks.{layer}.hook_resid_pre" for layer in (0, *weights.layers)}
+    last = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
+    points = {(layer, kind): f"blocks.{layer}.attn.hook_{kind}" for layer in weights.layers for kind in "qkv"}
+    with without_hooks(model):
+        logits, cache = model.run_with_cache(tokens[None], names_filter=[*streams.values(), last, *points.values()])
+    seen = {name: cache[name][0].double() for name in {*streams.values(), last, *points.values()}}
+    embedded = weights.W_E[tokens] if weights.W_pos is None else weights.W_E[tokens] + weights.W_pos[: len(tokens)]
+    pairs = {"the stream before layer 0": (_centred(seen[streams[0]], weights.centred), embedded)}
+    for (layer, kind), name in points.items():
+        stream, at = seen[streams[layer]], weights.layers.index(layer)
+        read = (stream / weights.sigma(stream)[:, None]) @ getattr(weights, f"W_{kind.upper()}")[at]
+        read = (read + getattr(weights, f"b_{kind.upper()}")[at][:, None]).transpose(0, 1)
+        given = seen[name].reshape(len(tokens), -1, read.shape[-1])
+        pairs[f"{kind} of layer {layer}"] = (given.repeat_interleave(read.shape[1] // given.shape[1], 1), read)
+    stream = seen[last]
+    pairs["the logits"] = (logits[0].double(), (stream / weights.sigma(stream)[:, None]) @ weights.W_U + b_u)
+    for what, (given, expected) in pairs.items():
+        gap = float((given - expected).abs().max() / given.abs().max())
+        if not gap < _GAP:
+            raise InputError(
+                f"{what} of the model must follow from its weights, up to sigma; this {type(model).__name__} gives "
+                f"others, off by {gap:.2g} of the largest: load the weights as a HookedTransformer"
+            )
+
+
+@check_arguments
 def check_indices(argument: str, given: Sequence[int] | None, size: int) -> list[int]:
     """The chosen indices, or all of them; raises InputError where an index is out of range, or none is given.
 
@@ -159,9 +200,8 @@ def _check_supported(cfg: Any) -> None:
         value = getattr(cfg, name, None)
         if value and value != -1:  # TransformerLens writes -1 for a cap that is off
             raise InputError(f"the model {words} ({name}={value!r}), {way_out}")
-    if getattr(cfg, "n_key_value_heads", None) not in (None, cfg.n_heads):
-        given = f"{cfg.n_heads} heads share {cfg.n_key_value_heads} keys and values"
-        raise InputError(f"the model has grouped-query attention ({given}); take a model with as many keys as heads")
+    if getattr(cfg, "final_rms", False) and cfg.normalization_type in ("LN", "LNPre"):
+        raise InputError(f"the model normalises differently before the unembedding (final_rms=True), {way_out}")
 
 
 def _attn_scale(cfg: Any, layer: int) -> float:
@@ -170,14 +210,21 @@ def _attn_scale(cfg: Any, layer: int) -> float:
     return scale * (layer + 1) if getattr(cfg, "scale_attn_by_inverse_layer_idx", False) else scale
 
 
-def _reading(attention: Any, norm: Any, kind: str | None) -> dict[str, Tensor]:
-    """Folded W_Q, W_K, W_V, b_Q, b_K, b_V of a layer."""
-    result = {}
+def _reading(block: Any, kind: str | None, n_heads: int) -> dict[str, Tensor]:
+    """Folded W_Q, W_K, W_V, b_Q, b_K, b_V of a layer; heads that share keys and values get the same ones."""
+    result, attention, norm = {}, block.attn, getattr(block, "ln1", None)
     for letter in "QKV":
         weight = _finite(f"W_{letter}", getattr(attention, f"W_{letter}"))
-        bias = _finite(f"b_{letter}", getattr(attention, f"b_{letter}"))
+        bias = _bias(f"b_{letter}", getattr(attention, f"b_{letter}"), weight)
+        shared = n_heads // len(weight)
+        weight, bias = (each.repeat_interleave(shared, 0) for each in (weight, bias))
         result[f"W_{letter}"], result[f"b_{letter}"] = _folded(weight, bias, norm, kind)
     return result
+
+
+def _bias(name: str, bias: Tensor | None, weight: Float[Tensor, "*head d_model width"]) -> Float[Tensor, "*head width"]:
+    """The bias; 0 where a bridged model has none."""
+    return torch.zeros_like(weight[..., 0, :]) if bias is None else _finite(name, bias).view_as(weight[..., 0, :])
 
 
 def _folded(
@@ -186,7 +233,7 @@ def _folded(
     if kind in ("LN", "RMS"):
         if kind == "LN":
             bias = bias + _finite("a normalisation's bias", norm.b) @ weight
-        weight = _finite("a normalisation's gain", norm.w)[:, None] * weight
+        weight = _finite("a normalisation's gain", norm_gain(norm))[:, None] * weight
     return _centred(weight, kind in ("LN", "LNPre"), axis=-2), bias
 
 
@@ -230,6 +277,8 @@ def record_attention(
         if not cache[name].isfinite().all():
             raise InputError(f"the model's {name} holds NaN or infinity; check its weights and hooks")
     activations = {name: cache[name].double() for name in names}
+    for name in (name for name in names if name.endswith((".hook_k", ".hook_v"))):
+        activations[name] = activations[name].repeat_interleave(model.cfg.n_heads // cache[name].shape[2], 2)
     if frozen is not None:
         return activations, frozen
     *before, final = (weights.sigma(activations[name]) for name in streams)
@@ -285,6 +334,7 @@ MAX_ENTRIES = 2**24
 _Sources = dict[str, tuple[list[int], Float[Tensor, "source d_model"]]]
 
 
+@check_arguments
 @torch.no_grad()
 def qk_circuits(
     model: ModelLike,
@@ -326,7 +376,7 @@ def qk_circuits(
     variables = {}
     for query, key in product((*sources, "bias"), repeat=2):
         scores = reads["query"][query] @ reads["key"][key].mT / weights.attn_scale[:, None, None, None]
-        array = xr.DataArray(scores.cpu().numpy(), dims=("layer", "head", f"query_{query}", f"key_{key}"))
+        array = xr.DataArray(to_numpy(scores), dims=("layer", "head", f"query_{query}", f"key_{key}"))
         variables[f"{query}_{key}"] = array.squeeze([name for name in array.dims if str(name).endswith("bias")])
     coords = {f"{side}_{part}": chosen for side in ("query", "key") for part, (chosen, _) in sources.items()}
     return _dataset(weights, variables, coords, sigma).assign_attrs(
@@ -335,6 +385,7 @@ def qk_circuits(
     )
 
 
+@check_arguments
 @torch.no_grad()
 def ov_circuits(
     model: ModelLike,
@@ -371,9 +422,9 @@ def ov_circuits(
     for part, (_, embedding) in sources.items():
         logit = embedding @ weights.W_V / sigma[:, None, None, None] @ written
         dims = ("layer", "head", f"source_{part}", "logit")
-        variables[f"{part}_logit"] = xr.DataArray(logit.cpu().numpy(), dims=dims)
+        variables[f"{part}_logit"] = xr.DataArray(to_numpy(logit), dims=dims)
     bias = (weights.b_V[:, :, None] @ written)[:, :, 0]
-    variables["bias_logit"] = xr.DataArray(bias.cpu().numpy(), dims=("layer", "head", "logit"))
+    variables["bias_logit"] = xr.DataArray(to_numpy(bias), dims=("layer", "head", "logit"))
     coords = {f"source_{part}": chosen for part, (chosen, _) in sources.items()} | {"logit": outputs}
     return _dataset(weights, variables, coords, sigma).assign_attrs(
         unit="logit, up to a constant", sigma_final=float(final), **normalisation_attrs(weights, normalisation, at)
@@ -415,7 +466,7 @@ def _dataset(
     sigma: Float[Tensor, " layer"],
 ) -> xr.Dataset:
     return xr.Dataset(
-        {**variables, "sigma": ("layer", sigma.cpu().numpy())},
+        {**variables, "sigma": ("layer", to_numpy(sigma))},
         coords={**weights.coords, **coords},
         attrs={"complete_for": "layer 0; in later layers the direct path from the embeddings only"},
     )

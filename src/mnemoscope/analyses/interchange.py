@@ -41,11 +41,13 @@ from torch import Tensor
 
 from mnemoscope.analyses.ablation import heads_and_mlps
 from mnemoscope.analyses.forward import check_fits, to_log_probs
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch, Named, check_is_batch
 from mnemoscope.core.causal import CausalModel, most_probable
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import Patch
 from mnemoscope.core.metrics import kl_divergence
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
@@ -152,6 +154,7 @@ PlaceSets = Mapping[str, Sequence[Site | SubspacePlace]]
 """Name to what is exchanged together."""
 
 
+@check_arguments
 def interchange_accuracy(
     model: ModelLike,
     causal: CausalModel,
@@ -219,7 +222,7 @@ def interchange_accuracy(
         {
             **measure_variables(torch.stack(cells, 1), ("variable", "place"), ("over",)),
             **measure_variables(summary(clean), ("variable",), ("over",), "before_"),
-            "n": (("variable", "over"), counts.cpu().numpy()),
+            "n": (("variable", "over"), to_numpy(counts)),
         },
         coords={"variable": chosen, "place": list(places), "over": list(PAIR_SETS)},
         attrs={
@@ -293,5 +296,5 @@ def measure_variables(
     values: Float[Tensor, "..."], before: tuple[str, ...], after: tuple[str, ...], prefix: str = ""
 ) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
     """Variables of a result; `before` and `after` name the axes beside that of the measures."""
-    measures = values.movedim(len(before), 0).numpy()
+    measures = to_numpy(values.movedim(len(before), 0))
     return {prefix + name: ((*before, *after), array) for name, array in zip(MEASURES, measures, strict=True)}

@@ -30,6 +30,7 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.ablation import ablate
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.guests import Registry
@@ -50,6 +51,7 @@ PART_EFFECTS: Registry[Callable[..., xr.DataArray]] = Registry("task with parts"
 `head_effects` gives them."""
 
 
+@check_arguments
 @torch.no_grad()
 def head_effects(
     model: ModelLike,

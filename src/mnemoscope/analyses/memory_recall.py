@@ -38,7 +38,9 @@ from torch import Tensor
 
 from mnemoscope.analyses.head_weights import check_indices, effective_weights
 from mnemoscope.analyses.neurons import keys_before_norm, mlp_block
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import ParamSite
@@ -164,7 +166,7 @@ def recall_score(
         "permuted_high": float(high),
     }
     return xr.Dataset(
-        {**{name: ("association", values.cpu().numpy()) for name, values in each.items()}, **whole},
+        {**{name: ("association", to_numpy(values)) for name, values in each.items()}, **whole},
         coords={"association": list(range(n) if association.labels is None else association.labels)},
         attrs={
             "unit": "share; score and margin in that of the matrix's products",
@@ -316,6 +318,7 @@ def weight_product(
     return weights.W_Q[of] @ weights.W_K[of].T / weights.attn_scale[0]
 
 
+@check_arguments
 @torch.no_grad()
 def embedding_vectors(
     model: ModelLike, name: Embedding, chosen: Sequence[int] | None = None

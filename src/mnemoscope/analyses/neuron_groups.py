@@ -53,7 +53,7 @@ from mnemoscope.analyses.neurons import (
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import RemovalKind
-from mnemoscope.core.numerics import quantise
+from mnemoscope.core.numerics import quantise, to_numpy
 from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import Skills
@@ -91,7 +91,7 @@ def top_inputs(activity: NeuronActivity, *, n: int = 10) -> xr.Dataset:
     variables = {}
     for name, (dims, values, absent) in arrays.items():
         absent_here = (rows < 0).view(*rows.shape, *[1] * (values.ndim - 2))
-        variables[name] = (dims, values.masked_fill(absent_here, absent).cpu().numpy())
+        variables[name] = (dims, to_numpy(values.masked_fill(absent_here, absent)))
     coords = {"neuron": range(len(rows)), "rank": range(1, rows.shape[1] + 1), "latent": list(activity.latents)}
     return xr.Dataset(variables, coords=coords, attrs={"layer": activity.layer, "n": len(activity.batch)})
 
@@ -131,7 +131,7 @@ def neuron_agreement(
     if len(tokens) < 2:
         raise InputError(f"agreement compares answers, at least two; the targets are {tokens.tolist()}")
     given = _mean_by_target(activity, target, len(tokens))
-    value = torch.from_numpy(values.value.sel(token=tokens.cpu().numpy()).values).to(given)
+    value = torch.from_numpy(values.value.sel(token=to_numpy(tokens)).values).to(given)
     triggered = _trigger_targets(activity, target, len(tokens), n_triggers)
 
     def measured(value: Tensor) -> dict[str, Float[Tensor, " neuron"]]:
@@ -153,8 +153,8 @@ def neuron_agreement(
         **_against_control(true, drawn),
     }
     return xr.Dataset(
-        {name: (dims, figures.cpu().numpy()) for name, (dims, figures) in arrays.items()},
-        coords={"neuron": values.neuron, "token": tokens.cpu().numpy()},
+        {name: (dims, to_numpy(figures)) for name, (dims, figures) in arrays.items()},
+        coords={"neuron": values.neuron, "token": to_numpy(tokens)},
         attrs={"layer": activity.layer, "n": len(activity.batch), "n_triggers": n_triggers, "path": "direct"},
     )
 

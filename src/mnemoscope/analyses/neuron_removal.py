@@ -44,9 +44,11 @@ from torch import Tensor
 from mnemoscope.analyses.ablation import REPLACEMENTS, RemovalKind, make_removal
 from mnemoscope.analyses.forward import answer_scores, check_fits
 from mnemoscope.analyses.neurons import mlp_block
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel, ModelLike, evaluation_mode, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
@@ -198,6 +200,7 @@ def measurable(ends: RemovalScores, places: SkillPlaces) -> Bool[Tensor, "skill 
     return learned[:, None] & (drops >= MIN_CARRIED) & (drops >= N_ERRORS * errors)
 
 
+@check_arguments
 def neuron_effects(
     model: ModelLike,
     batch: Batch,
@@ -245,6 +248,7 @@ def neuron_effects(
     return single.assign({f"layer_{name}": values for name, values in whole.items()})
 
 
+@check_arguments
 def group_effects(
     model: ModelLike,
     batch: Batch,
@@ -285,14 +289,14 @@ def group_effects(
         found = score_removals(on, [*sets, *ends])
         cells.append(found)
         carried.append(measurable({name: values[-2:] for name, values in found.items()}, on.places))
-    measured = {name: torch.stack([cell[name] for cell in cells]).cpu().numpy() for name in cells[0]}
+    measured = {name: to_numpy(torch.stack([cell[name] for cell in cells])) for name in cells[0]}
     dims = ("kind", "group", "skill")
     clean = {f"clean_{name}": ("skill", measured[name][0, -2]) for name in ("accuracy", "log_prob")}
     return xr.Dataset(
         {
             **{name: (dims, values[:, :-2]) for name, values in measured.items()},
             **clean,
-            "measurable": (("kind", "skill", "metric"), torch.stack(carried).cpu().numpy()),
+            "measurable": (("kind", "skill", "metric"), to_numpy(torch.stack(carried))),
             "size": ("group", [len(part) for part in sets]),
         },
         coords={"kind": list(kinds), "group": list(groups), "skill": list(skills), "metric": list(METRICS)},
@@ -310,6 +314,7 @@ def group_effects(
 PARTS = ("kept", "removed")
 
 
+@check_arguments
 def neuron_shares(
     model: ModelLike,
     batch: Batch,
@@ -376,7 +381,7 @@ def neuron_shares(
         "neuron": (("skill", "rank"), ranking),
     }
     return xr.Dataset(
-        {name: (axes, values.cpu().numpy()) for name, (axes, values) in arrays.items()},
+        {name: (axes, to_numpy(values)) for name, (axes, values) in arrays.items()},
         coords={"skill": list(skills), "part": list(PARTS), "k": ks, "metric": list(METRICS), "rank": range(1, n + 1)},
         attrs={"layer": layer, "kind": kind, "n": len(tested.places.sequence.unique()), "log_prob_unit": "nats"}
         | CRITERION,

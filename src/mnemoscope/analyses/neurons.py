@@ -57,9 +57,17 @@ from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.head_weights import EffectiveWeights, effective_weights
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.numerics import class_entropy, mutual_information, number_classes, quantile_states, quantise
+from mnemoscope.core.numerics import (
+    class_entropy,
+    mutual_information,
+    number_classes,
+    quantile_states,
+    quantise,
+    to_numpy,
+)
 from mnemoscope.core.protocols import ModelLike, evaluation_mode, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.engine.budget import n_rows_at_once
@@ -111,6 +119,7 @@ MAX_BYTES = 2**30
 """Largest array that a read may make."""
 
 
+@check_arguments
 @torch.no_grad()
 def neuron_keys(
     model: ModelLike, *, layer: int = 0, neurons: Sequence[int] | None = None, tokens: Sequence[int] | None = None
@@ -154,6 +163,7 @@ def neuron_keys(
     )
 
 
+@check_arguments
 @torch.no_grad()
 def neuron_values(
     model: ModelLike, *, layer: int = 0, neurons: Sequence[int] | None = None, n_top: int = 5
@@ -209,7 +219,7 @@ def _dataset(
     layer: int,
     weights: EffectiveWeights,
 ) -> xr.Dataset:
-    variables = {name: (dims, values.cpu().numpy()) for name, (dims, values) in arrays.items()}
+    variables = {name: (dims, to_numpy(values)) for name, (dims, values) in arrays.items()}
     scale = "; the normalisations' scale left out" if weights.normalised else ""
     return xr.Dataset(variables, coords=coords, attrs={"layer": layer, "weights": weights.description + scale})
 
@@ -325,6 +335,7 @@ def _latents(batch: Batch, sequence: Tensor, pos: Tensor, first: int) -> dict[st
     return result | {f"input@{batch.position_name(i)}": batch.inputs[sequence, i] for i in range(first + 1)}
 
 
+@check_arguments
 def selectivity(
     activity: NeuronActivity,
     *,
@@ -376,7 +387,7 @@ def selectivity(
         "state": "active or not" if n_states is None else f"{n_states} quantiles of the activation",
         "estimate": "plug-in: exact on an enumeration, on a sample too high by about `control`",
     }
-    variables = {name: (dims, values.cpu().numpy()) for name, (dims, values) in arrays.items()}
+    variables = {name: (dims, to_numpy(values)) for name, (dims, values) in arrays.items()}
     return xr.Dataset(variables, coords={"neuron": range(states.shape[1]), "latent": names}, attrs=attrs)
 
 

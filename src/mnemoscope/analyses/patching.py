@@ -45,8 +45,10 @@ from mnemoscope.analyses import rename_heads
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.roles import HEAD
 from mnemoscope.analyses.stacking import concatenate
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.metrics import Metric, metrics_for
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import EMBEDDINGS, LOGITS, Edge, Kind, edge_coordinates
@@ -81,6 +83,7 @@ MIN_DIFFERENCE = 1e-3
 """Difference between clean and corrupted, in the metric's unit, at and below which nothing is divided by it."""
 
 
+@check_arguments
 def patch(
     model: ModelLike,
     pairs: PromptPairs,
@@ -159,9 +162,9 @@ def label_sweep(
     value = swept.value.unflatten(2, [len(labels) for labels in axes.values()]) if axes else swept.value[:, :, 0]
     return xr.Dataset(
         {
-            "value": (("direction", "metric", *axes, "prompt"), value.numpy()),
-            "clean": (("metric", "prompt"), swept.clean.numpy()),
-            "corrupted": (("metric", "prompt"), swept.corrupted.numpy()),
+            "value": (("direction", "metric", *axes, "prompt"), to_numpy(value)),
+            "clean": (("metric", "prompt"), to_numpy(swept.clean)),
+            "corrupted": (("metric", "prompt"), to_numpy(swept.corrupted)),
         },
         coords={
             "direction": list(question.directions),
@@ -243,6 +246,7 @@ Effect = Literal["total", "direct"]
 Between = Literal["nothing", "mlps"]
 
 
+@check_arguments
 def patch_edges(
     model: ModelLike,
     pairs: PromptPairs,
@@ -317,6 +321,7 @@ def label_edge_sweep(
     return label_sweep(question, swept, {"edge": names["edge"][1]}, intervention=intervention).assign_coords(names)
 
 
+@check_arguments
 def patch_paths(
     model: ModelLike,
     pairs: PromptPairs,

@@ -5,7 +5,8 @@ layers using linear classifier probes"). Its score alone says little, for two re
 
 - A flexible probe can learn rows by heart. `shuffled`: the same probe on labels that are permuted among sequences. The
   difference is a selectivity in the sense of Hewitt & Liang 2019, "Designing and interpreting probes with control
-  tasks"; their control gives labels to word types, here a sequence is the unit.
+  tasks"; their control gives labels to word types, here a sequence is the unit. Sequences that begin alike share their
+  activations until they part, so that such a probe would know test rows from the fit: see `probe_rows`.
 - Random weights make random functions of the input, from which tokens, and much that follows from them, can be read. A
   score above chance on an untrained model is expected. The same probe on control models of the same architecture shows
   how much training has added, and that selectivity is the one that counts.
@@ -24,7 +25,6 @@ signal. The penalty is fixed beforehand.
 """
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Shaped
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import r2_score, recall_score
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -41,8 +41,21 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
-from mnemoscope.core.batch import Batch, check_is_batch
-from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.analyses.probe_rows import (
+    check_disjoint,
+    check_latent_values,
+    draw_halves,
+    latent_mask,
+    latent_values,
+    permute_sequences,
+    row_groups,
+    rows_that_begin_alike,
+    split_sequences,
+)
+from mnemoscope.core.arguments import check_arguments
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import ATTENTION, BY_HEAD, Site
@@ -51,103 +64,6 @@ from mnemoscope.interventions.graph import check_exists
 from mnemoscope.interventions.measurement import weight_processing
 from mnemoscope.interventions.recordings import head_results, record_activations, recorded_hook
 from mnemoscope.interventions.replacements import region
-
-LatentValues = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos"]
-
-
-def with_latent(batch: Batch, name: str, values: Tensor) -> Batch:
-    """The same sequences with a further latent, `batch` or `batch pos`; InputError if name or length is wrong.
-
-    >>> labelled = ms.analyses.with_latent(batch, "before", batch.inputs.roll(1, 1))
-    >>> "before" in labelled.latents
-    True
-    """
-    check_is_batch(batch)
-    if name in batch.latents:
-        raise InputError(f"the batch has a latent {name} already; take another name")
-    if len(values) != len(batch):
-        raise InputError(f"latent {name} must have a value for each of {len(batch)} sequences; got {len(values)}")
-    return replace(batch, known={**batch.known, name: values})
-
-
-def latent_values(batch: Batch, name: str) -> LatentValues:
-    """A latent at every position: classes as whole numbers, numbers in float64.
-
-    `y[2]` is the second column of `y`; `token` and `target` are the batch's own, if it is of tokens. Raises InputError
-    where there is no such latent, or it has no value per sequence or position.
-    """
-    family, column = re.fullmatch(r"(.*?)(?:\[(\d+)\])?", name, re.S).groups()  # pyright: ignore[reportOptionalMemberAccess]
-    own = {} if batch.has_vectors else {"token": batch.inputs, "target": batch.targets}
-    known = {**own, **batch.latents}
-    one_of("a latent", family, known)
-    values, shape = known[family], tuple(batch.scored.shape)
-    if column is not None and values.ndim == 2 and 1 <= int(column) <= values.shape[1]:
-        values = values[:, int(column) - 1]
-    elif column is not None or values.shape not in (shape[:1], shape):
-        columns = f"; name one column, {family}[1] to {family}[{values.shape[1]}]" if values.ndim == 2 else ""
-        raise InputError(
-            f"latent {name} must have a value per sequence or per position, shape {shape[:1]} or {shape}; it has shape "
-            f"{tuple(values.shape)}{columns}"
-        )
-    values = values.double() if values.is_floating_point() else values.long()
-    return values[:, None].expand(shape) if values.ndim == 1 else values
-
-
-def latent_mask(batch: Batch, name: str | None) -> Bool[Tensor, "batch pos"]:
-    """True where a Boolean latent holds; without a name, everywhere. Padding never counts."""
-    real = batch.real.to(batch.scored.device)
-    if name is None:
-        return real.clone()
-    if name in batch.latents and batch.latents[name].dtype != torch.bool:
-        raise InputError(f"where must name a Boolean latent; {name} is {batch.latents[name].dtype}; compare it first")
-    return latent_values(batch, name).bool() & real
-
-
-def split_sequences(batch: Batch, *, seed: int = 0) -> tuple[Batch, Batch]:
-    """Two halves without a sequence in common, drawn from the seed's stream `probe halves`.
-
-    Copies of a sequence go to the same half. Raises InputError where there is one sequence only.
-
-    >>> [len(half) for half in ms.analyses.split_sequences(batch)]
-    [32, 32]
-    """
-    check_is_batch(batch)
-    same = batch.inputs.unique(dim=0, return_inverse=True)[1].cpu()
-    n = int(same.max()) + 1 if len(same) else 0
-    if n < 2:
-        raise InputError(f"the batch must hold two different sequences at least; got {n}")
-    first = torch.zeros(n, dtype=torch.bool)
-    first[torch.randperm(n, generator=generator(seed, "probe halves"))[: (n + 1) // 2]] = True
-    chosen = first[same].to(batch.inputs.device)
-    return batch.select(chosen), batch.select(~chosen)
-
-
-def check_disjoint(fit: Batch, test: Batch) -> None:
-    """Refuse two batches of unequal length, or with a sequence in common."""
-    lengths = [batch.inputs.shape[1] for batch in (fit, test)]
-    if lengths[0] != lengths[1]:
-        raise InputError(f"fit and test must be of one length, since positions are compared; got {lengths}")
-    apart = [len(rows.unique(dim=0)) for rows in (fit.inputs, test.inputs, torch.cat((fit.inputs, test.inputs)))]
-    if shared := apart[0] + apart[1] - apart[2]:
-        raise InputError(
-            f"fit and test must have no sequence in common; they share {shared}; give one batch, which is split, or "
-            "take test from another split"
-        )
-
-
-def check_latent_values(latent: str, values: LatentValues, where: Bool[Tensor, "batch pos"]) -> None:
-    """Refuse a latent that is NaN or infinite where it counts."""
-    if not values[where].isfinite().all():
-        raise InputError(f"latent {latent} holds NaN or infinity; leave these rows out with where")
-
-
-def permute_sequences(values: LatentValues, where: Bool[Tensor, "batch pos"], stream: torch.Generator) -> LatentValues:
-    """Every sequence gets the values of another one, at each position among the sequences that count there."""
-    result, order = values.clone(), torch.randperm(len(values), generator=stream).to(values.device)
-    for pos in range(values.shape[1]):
-        rows = order[where[order, pos]]
-        result[rows, pos] = values[rows.roll(1), pos]
-    return result
 
 
 def check_site(model: HookedModel, site: Site) -> None:
@@ -262,6 +178,7 @@ def probe_directions(probe: Pipeline) -> Float[Tensor, "direction width"]:
     return torch.from_numpy(np.atleast_2d(model.coef_) / scaler.scale_)
 
 
+@check_arguments
 def probe(
     model: ModelLike,
     fit: Batch,
@@ -269,6 +186,7 @@ def probe(
     *,
     sites: Sequence[Site],
     test: Batch | None = None,
+    groups: str | None = None,
     where: str | None = None,
     pooled: bool = False,
     controls: Mapping[str, ModelLike] | None = None,
@@ -285,7 +203,10 @@ def probe(
             whole values are classes, floating ones numbers. Values of your own: `with_latent`.
         sites: Where to read; a site's `pos` restricts the positions.
         test: Sequences to score on, of another split, say; none: half of the different sequences of `fit`, and only
-            the other half is fitted on.
+            the other half is fitted on. There rows that are equal up to the position that is probed are in one half;
+            where that leaves one group, or with `pooled`, they are not tested on.
+        groups: A latent with one value per sequence, such as the subject of a prompt: rows of one value are in one
+            half. Not with `test`.
         where: A Boolean latent: only rows where it holds count; none: all, a value -1 for "none" being a class.
         pooled: One probe for the rows of all positions in place of one per position.
         controls: Models by name, such as untrained ones, that are probed in the same way.
@@ -315,24 +236,39 @@ def probe(
     if not sites or len(set(sites)) < len(sites):
         raise InputError(f"sites must name at least one, each once; got {', '.join(map(str, sites)) or 'none'}")
     models = [model, *map(resolve_model, (controls or {}).values())]
-    sides = split_sequences(fit, seed=seed) if test is None else (fit, test)
-    check_disjoint(*sides)
-    for one, side in product(models, sides):
+    if groups is not None and test is not None:
+        raise InputError("groups says how fit is split; with test give both sides, without a group in common")
+    for one, side in product(models, (fit,) if test is None else (fit, test)):
         check_fits(one, side, vectors=True)
     for one, site in product(models, sites):
         check_site(one, site)
-    values = [latent_values(side, latent) for side in sides]
-    counting = [latent_mask(side, where) for side in sides]
-    masks = [[mask & site_positions(site, side) for mask, side in zip(counting, sides, strict=True)] for site in sites]
-    for of_side, mask in zip(values, counting, strict=True):
-        check_latent_values(latent, of_side, mask)
-    all_pos = range(values[0].shape[1])
-    columns = [slice(None)] if pooled else [slice(p, p + 1) for p in all_pos if any(m[:, p].any() for m, _ in masks)]
-    cells = []
-    for mask, x in zip(masks, _record_sites(models, sides, sites), strict=True):
-        streams = [generator(seed, "shuffled labels", draw) for draw in range(n_shuffles)]
-        shuffles = [[permute_sequences(v, m, stream) for v, m in zip(values, mask, strict=True)] for stream in streams]
-        cells += [_cell(x, values, shuffles, mask, column, penalty) for column in columns]
+    sides = split_sequences(fit, seed=seed, groups=groups) if test is None else (fit, test)
+    check_disjoint(*sides)
+    read = _positions_of(sites, fit) & latent_mask(fit, where)
+    columns = [slice(None)] if pooled else [slice(p, p + 1) for p in range(read.shape[1]) if read[:, p].any()]
+    causal, found, shared = model.cfg.attention_dir == "causal", {}, 0.0
+    for own, parts in _splits(
+        sides, fit if test is None and causal and not pooled else None, read, columns, groups, seed
+    ):
+        values = [latent_values(side, latent) for side in parts]
+        counting = [latent_mask(side, where) for side in parts]
+        for of_side, mask in zip(values, counting, strict=True):
+            check_latent_values(latent, of_side, mask)
+        if causal:
+            known = rows_that_begin_alike(*parts, *counting)
+            tested = counting[1] & _positions_of(sites, parts[1])
+            shared = max(shared, float((known & tested).sum() / tested.sum().clamp(min=1)))
+            counting[1] = counting[1] & ~known if test is None else counting[1]
+        masks = [
+            [mask & site_positions(site, side) for mask, side in zip(counting, parts, strict=True)] for site in sites
+        ]
+        for number, (mask, x) in enumerate(zip(masks, _record_sites(models, parts, sites), strict=True)):
+            streams = [generator(seed, "shuffled labels", draw) for draw in range(n_shuffles)]
+            shuffles = [
+                [permute_sequences(v, m, stream) for v, m in zip(values, mask, strict=True)] for stream in streams
+            ]
+            found |= {(number, n): _cell(x, values, shuffles, mask, columns[n], penalty) for n in own}
+    cells = [found[key] for key in sorted(found)]
     result = _dataset(cells, sites, None if pooled else [column.start for column in columns], list(controls or {}))
     labels = {} if pooled else sides[0].labels(pos=[column.start for column in columns])
     return result.assign_coords(labels).assign_attrs(
@@ -343,7 +279,34 @@ def probe(
         n_test=len(sides[1]),
         unit="R²" if "r2" in result else "share of rows; information in bits",
         weights=weight_processing(model),
+        **({"shared": shared} if shared and test is not None else {}),
     )
+
+
+def _positions_of(sites: Sequence[Site], batch: Batch) -> Bool[Tensor, "batch pos"]:
+    """True where one of the sites is read."""
+    return torch.stack([site_positions(site, batch) for site in sites]).any(0)
+
+
+def _splits(
+    sides: tuple[Batch, Batch],
+    whole: Batch | None,
+    read: Bool[Tensor, "batch pos"],
+    columns: Sequence[slice],
+    groups: str | None,
+    seed: int,
+) -> Iterator[tuple[list[int], tuple[Batch, Batch]]]:
+    """Columns by number with the sides on which they are probed; `whole` is split anew where its rows begin alike."""
+    if whole is None:
+        yield list(range(len(columns))), sides
+        return
+    by_rows: dict[tuple[int, ...], list[int]] = {}
+    for number, column in enumerate(columns):
+        at = torch.zeros_like(read)
+        at[:, column] = read[:, column]
+        by_rows.setdefault(tuple(row_groups(whole, groups=groups, at=at).tolist()), []).append(number)
+    for rows, numbers in by_rows.items():
+        yield numbers, draw_halves(whole, torch.tensor(rows), seed) or sides
 
 
 def _record_sites(
@@ -362,7 +325,7 @@ def _record_sites(
 
 def _rows(values: Sequence[Tensor], mask: Sequence[Tensor], column: slice) -> list[np.ndarray]:
     """The rows that count, of the sequences to fit and of those to test."""
-    return [v[:, column][m[:, column]].cpu().numpy() for v, m in zip(values, mask, strict=True)]
+    return [to_numpy(v[:, column][m[:, column]]) for v, m in zip(values, mask, strict=True)]
 
 
 def _scored(x: Sequence[np.ndarray], y: Sequence[np.ndarray], penalty: float) -> dict[str, float]:

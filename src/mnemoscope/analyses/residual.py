@@ -37,7 +37,8 @@ from mnemoscope.analyses.forward import to_log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.protocols import HookedModel, ModelLike, is_hooked, resolve_model
+from mnemoscope.core.numerics import to_numpy
+from mnemoscope.core.protocols import HookedModel, ModelLike, is_hooked, norm_gain, resolve_model
 from mnemoscope.core.site import Position
 from mnemoscope.engine.architecture import transformer_without_hooks
 from mnemoscope.interventions import recordings
@@ -97,7 +98,7 @@ def final_norm(model: Any) -> FinalNorm | None:
     if kind is None:
         return None
     centres = kind in ("LN", "LNPre") and not getattr(model.cfg, "final_rms", False)
-    gain = model.ln_final.w if kind in ("LN", "RMS") else None
+    gain = norm_gain(model.ln_final) if kind in ("LN", "RMS") else None
     return FinalNorm(centred=centres, gain=gain, bias=model.ln_final.b if kind == "LN" and centres else None)
 
 
@@ -257,7 +258,7 @@ def logit_lens(
         output. `pos` has the positions that are looked at, NaN in sequences where they are not.
 
     Raises:
-        AssertionError: The last depth does not give the model's own logits; with the size of the gap.
+        InputError: The last depth does not give the model's own logits; with the size of the gap.
 
     >>> lens = ms.logit_lens(model, batch)
     >>> lens.depth.values.tolist(), lens["rank"].dims
@@ -272,7 +273,7 @@ def logit_lens(
     dims = (*select.dims, "depth")
     kind = model.cfg.normalization_type
     return xr.Dataset(
-        {name: (dims, value.numpy()) for name, value in values.items()},
+        {name: (dims, to_numpy(value)) for name, value in values.items()},
         coords={"depth": reading_depths(model), **select.coords},
         attrs={
             **{f"{name}_unit": unit for name, unit in MEASURES.items()},
@@ -324,14 +325,18 @@ def _read(
 
 
 def _check_last(model: HookedModel, read: Tensor, final: Tensor) -> None:
-    """Assert that what is read from the final stream is the model's output."""
+    """Refuse a model whose output is not what is read from the final stream."""
     gap = (read - final).abs().nan_to_num(nan=0.0)  # of infinite logits
     size = final.abs().nan_to_num(posinf=0.0).amax(-1, keepdim=True)
     rounding = ROUNDING * torch.finfo(final.dtype).eps * model.cfg.d_model**0.5  # of sums over the width
     if bool((gap <= rounding * size).all()):
         return
     missed = f"by up to {float(gap.max()):.3g}"
-    assert is_hooked(model), f"what is read from the last depth misses the model's logits {missed}"
+    if not is_hooked(model):
+        raise InputError(
+            f"the final stream must give the model's logits; what a final norm and the unembedding make of it misses "
+            f"those of this {type(model).__name__} {missed}: load the weights as a HookedTransformer, or patch"
+        )
     raise InputError(
         f"the final stream must give the model's logits, and a hook on the model changed that {missed}: remove the "
         "hooks after the last layer, or take scale='own'"

@@ -15,6 +15,7 @@ from typing import TypeVar
 import xarray as xr
 
 from mnemoscope.analyses.ablation import REPLACEMENTS, AblationTargets, RemovalKind, ablate, heads_and_mlps
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch, check_is_batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel, ModelLike, Task, resolve_model
@@ -86,6 +87,7 @@ def choose_roles(
     return named | {name: name for name in remaining.component.values.tolist() if name not in named}
 
 
+@check_arguments
 def ablate_by_role(
     model: ModelLike,
     task: Task,

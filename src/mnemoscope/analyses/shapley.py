@@ -51,8 +51,10 @@ from mnemoscope.analyses.games import (
     sample_values,
 )
 from mnemoscope.analyses.neuron_removal import MIN_CARRIED, N_ERRORS
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import SkillPlaces, Skills, skill_places
@@ -128,6 +130,7 @@ MIN_SAMPLES = 8
 """Fewer give no interval to be trusted."""
 
 
+@check_arguments
 def shapley(
     model: ModelLike,
     batch: Batch,
@@ -236,7 +239,7 @@ def _check(players: Mapping[str, Sequence[Site]], kinds: Sequence[RemovalKind], 
 
 
 def _array(name: str, cells: Sequence[Tensor]) -> tuple[tuple[str, ...], object]:
-    values = torch.stack(list(cells)).numpy()
+    values = to_numpy(torch.stack(list(cells)))
     between = {3: (), 4: ("component",), 5: ("component", "other")}[values.ndim]
     return ("kind", *between, "skill", "metric"), values
 

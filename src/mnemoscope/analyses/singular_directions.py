@@ -28,6 +28,7 @@ from mnemoscope.analyses.head_circuits import circuit_factors
 from mnemoscope.analyses.head_weights import check_indices, effective_weights
 from mnemoscope.analyses.probes import site_positions, site_vectors
 from mnemoscope.analyses.subspaces import Subspace
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.intervention import Patch
@@ -42,6 +43,7 @@ from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.run import run_with
 
 
+@check_arguments
 @torch.no_grad()
 def head_directions(
     model: ModelLike, batch: Batch, *, layer: int, head: int, tokens: Sequence[int] | None = None
@@ -76,6 +78,7 @@ def head_directions(
     )  # fmt: skip
 
 
+@check_arguments
 @torch.no_grad()
 def direction_effects(
     model: ModelLike,
@@ -117,7 +120,9 @@ def direction_effects(
     found: dict[str, list[Any]] = {name: [] for name in ("share", "swapped", "rest", "followed", "random")}
     for rank in ranks:
         swapped, followed = swaps.along(basis[:rank])
-        draws = (torch.randn(basis.shape[1], rank, generator=stream).to(basis) for _ in range(n_random))
+        draws = (
+            torch.randn(basis.shape[1], rank, generator=stream, dtype=torch.float32).to(basis) for _ in range(n_random)
+        )
         for name, value in (
             ("share", float(subspace.sizes[:rank].square().sum() / total)),
             ("swapped", swapped),

@@ -19,12 +19,14 @@ import xarray as xr
 
 from mnemoscope.analyses.roles import Result, by_role
 from mnemoscope.core import positions
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.runtime import progress
 from mnemoscope.models.run import Run, by_label
 
 
+@check_arguments
 def over_steps(
     run: Run,
     analyse: Callable[[HookedModel], Result],
@@ -61,6 +63,7 @@ def over_steps(
     return concatenate("step", results)
 
 
+@check_arguments
 def over_runs(runs: Sequence[Run], analyse: Callable[[Run], Result]) -> Result:
     """An analysis of runs that differ in the seed only, one run at a time, along `seed`; errors as for `along_seed`.
 
@@ -75,6 +78,7 @@ def over_runs(runs: Sequence[Run], analyse: Callable[[Run], Result]) -> Result:
     return along_seed(runs, map(analyse, runs))
 
 
+@check_arguments
 def along_seed(runs: Sequence[Run], results: Iterable[Result]) -> Result:
     """Results of runs that differ in the seed only, one per run, along `seed`.
 
@@ -103,6 +107,7 @@ def _carried_forward(results: Mapping[int, Result]) -> dict[int, Result]:
     return {seed: result.reindex(step=steps, method="ffill") for seed, result in results.items()}
 
 
+@check_arguments
 def over_seeds(runs: Sequence[Run], results: Sequence[Mapping[str, xr.Dataset]]) -> dict[str, xr.Dataset]:
     """Results of runs that differ in the seed only, concatenated along `seed`; what some runs lack is left out.
 

@@ -27,21 +27,19 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
+from mnemoscope.analyses.probe_rows import check_latent_values, latent_mask, latent_values, permute_sequences
 from mnemoscope.analyses.probes import (
     PENALTY,
     RESOLUTION,
-    check_latent_values,
     check_site,
     fit_probe,
-    latent_mask,
-    latent_values,
-    permute_sequences,
     probe_directions,
     site_positions,
     site_vectors,
 )
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
@@ -168,7 +166,7 @@ def _fit_subspace(
     classes = None if y.is_floating_point() else y.unique()
     means = None if classes is None else torch.stack([x[y == value].mean(0) for value in classes])
     if method == "probe":
-        spanning = probe_directions(fit_probe(x.cpu().numpy(), y.cpu().numpy(), penalty)).to(x)
+        spanning = probe_directions(fit_probe(to_numpy(x), to_numpy(y), penalty)).to(x)
         floor = RESOLUTION * float(spanning.abs().max())
     else:
         if groups is not None:

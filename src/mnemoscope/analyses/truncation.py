@@ -35,9 +35,11 @@ from mnemoscope.analyses.predictions import (
     sum_scores_at,
     target_counts,
 )
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import ParamSite
 from mnemoscope.engine.budget import split_rows_into_passes
@@ -54,6 +56,7 @@ WeightSets = Mapping[str, Sequence[ParamSite]]
 """Name to the matrices that are cut together."""
 
 
+@check_arguments
 @torch.no_grad()
 def truncate(
     model: ModelLike,
@@ -113,7 +116,7 @@ def truncate(
         {
             **{name: (dims, scores[1:, :, i].reshape(shape)) for i, name in enumerate(TARGET_SCORES)},
             **{f"clean_{name}": ("target", scores[0, :, i]) for i, name in enumerate(TARGET_SCORES)},
-            "n": ("target", target_counts(targets).numpy()),
+            "n": ("target", to_numpy(target_counts(targets))),
             "full_rank": ("weight", full),
             "singular_value": values,
         },
@@ -142,7 +145,7 @@ def _spectra(model: HookedModel, weights: WeightSets, kept: Decompositions) -> x
     values: dict[str, np.ndarray] = {}
     for site in dict.fromkeys(site for sites in weights.values() for site in sites):
         LowRank(site=site, rank=0)  # refuses a bias
-        found = kept.factors(site, weight_at(model, site))[1].cpu().numpy()
+        found = to_numpy(kept.factors(site, weight_at(model, site))[1])
         heads = [None] if found.ndim == 1 else range(len(found))
         names = [str(site) if head is None else str(replace(site, head=head)) for head in heads]
         values |= dict(zip(names, np.atleast_2d(found), strict=True))
@@ -166,7 +169,7 @@ def _scores(
             with change_weights(model, cuts, decompositions=kept):
                 logits = runs[start]()
             sums[i] += sum_scores_at(logits, targets, rows).cpu()
-    return (sums / target_counts(targets)[:, None]).numpy()
+    return to_numpy(sums / target_counts(targets)[:, None])
 
 
 def _layer(model: HookedModel, site: ParamSite) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.models.files import read_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,15 +98,9 @@ class ClaimTexts:
 
     @cached_property
     def _content(self) -> "_ExplanationFile":
-        import yaml
-
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is compiled
+        content = read_yaml(self.file) or {}
         try:
-            return _ExplanationFile.model_validate(yaml.load(self.file.read_text("utf-8"), loader) or {})
-        except OSError as error:
-            raise InputError(f"{self.file} cannot be read: {error.strerror}") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise InputError(f"{self.file} is no YAML: {' '.join(str(error).split())}") from None
+            return _ExplanationFile.model_validate(content)
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(str(part) for part in first["loc"] if part not in ("str", "_Quantity"))

@@ -173,7 +173,7 @@ def machine() -> str:
     """The parts of a machine that decide the last bits: processor, torch's instructions on it, torch, our numbers."""
     model = platform.processor() or platform.machine()
     if (cpuinfo := Path("/proc/cpuinfo")).is_file():
-        named = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE)
+        named = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(encoding="utf-8"), re.MULTILINE)
         model = named[1] if named else model
     return f"{model}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}, numbers {NUMBERS}"
 
@@ -243,7 +243,7 @@ def read_registrations(directory: Path | None) -> dict[str, dict[str, Any]]:
     if directory is None or not (file := directory / FILE).is_file():
         return {}
     try:
-        return json.loads(file.read_text())
+        return json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{file} cannot be read: {error}") from None
 

@@ -102,7 +102,7 @@ def note_look(claim: Claim, labels: Sequence[int | str], store: Path) -> list[st
     now = {"claim": claim.id, "question": question, "replicates": list(labels)}
     if now not in [{name: look[name] for name in now} for look in earlier] and labels:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a") as lines:
+        with file.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps({**now, "date": datetime.now(UTC).isoformat(timespec="seconds")}) + "\n")
     sets = list(dict.fromkeys(frozenset(look["replicates"]) for look in earlier))
     smaller = sorted(len(each) for each in sets if each < set(labels))
@@ -125,7 +125,7 @@ def note_look(claim: Claim, labels: Sequence[int | str], store: Path) -> list[st
 def read_looks(file: Path) -> list[Mapping[str, Any]]:
     """The looks that a store has noted; a line that is cut short is left out."""
     looks = []
-    for line in file.read_text().splitlines() if file.is_file() else ():
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
         try:
             looks.append(json.loads(line))
         except ValueError:

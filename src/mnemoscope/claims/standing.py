@@ -106,7 +106,7 @@ def read_dates(directory: Path | None) -> dict[str, dict[str, str]]:
     if directory is None or not (file := directory / FILE).is_file():
         return {}
     try:
-        return json.loads(file.read_text())
+        return json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{file} cannot be read: {error}; `mnemoscope dev dates` writes it") from None
 

@@ -58,7 +58,7 @@ def instrument() -> str:
 def read_entries(file: Path) -> dict[str, dict[str, Any]]:
     """The results of this instrument that the file keeps, by key, with its stamp; nothing if it cannot be read."""
     try:
-        content = json.loads(file.read_text())
+        content = json.loads(file.read_text(encoding="utf-8"))
         return {key: entry for key, entry in content.items() if _is_current(entry)}
     except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
         return {}
@@ -126,7 +126,7 @@ def clean_store(files: Sequence[StoredFile], store: Path, *, others: bool = Fals
 def _inspect_file(file: Path, store: Path) -> StoredFile:
     found = StoredFile(path=file, name=file.relative_to(store).with_suffix("").as_posix(), n_bytes=file.stat().st_size)
     try:
-        content = json.loads(file.read_text())
+        content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         return replace(found, problem=f"no JSON: {error}")
     problem = "holds something else than measurements"

@@ -62,6 +62,7 @@ from mnemoscope.claims.standing import claim_standing
 from mnemoscope.claims.variants import ClaimVariant, check_measurable, claim_universes, claim_variants, with_recipe
 from mnemoscope.claims.verdict import Verdict
 from mnemoscope.claims.verification import check_run_files, describe_verified
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run
 from mnemoscope.run.executor import n_processes
@@ -75,6 +76,7 @@ Progress = Mapping[str, tuple[int, int]]
 """The pieces of work that are done for each claim, and how many there are."""
 
 
+@check_arguments
 def run_trials(
     claims: Sequence[Claim],
     runs: Sequence[Run],

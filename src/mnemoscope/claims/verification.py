@@ -132,7 +132,7 @@ def note_verified(claims: Mapping[str, Sequence[Work]], store: Path, sentence: s
     lines = [{"claim": id, "evidence": evidence_digest(work, store), "found": sentence, "date": date}
              for id, work in claims.items()]  # fmt: skip
     store.mkdir(parents=True, exist_ok=True)
-    with (store / VERIFIED).open("a") as file:
+    with (store / VERIFIED).open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
@@ -159,7 +159,7 @@ def describe_files(files: Sequence[FileCheck]) -> str:
 def _read_notes(file: Path) -> list[dict[str, str]]:
     """The notes of a store; a line that is cut short is left out."""
     notes = []
-    for line in file.read_text().splitlines() if file.is_file() else ():
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
         try:
             notes.append(json.loads(line))
         except ValueError:

@@ -18,11 +18,11 @@ atexit.register(gc.freeze)  # looking for garbage in a process that ends takes a
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; wrong input gives one line on standard error and exit code 2, an interrupt one and 130."""
-    from mnemoscope.cli.process import note_interrupts, silence_libraries
+    from mnemoscope.cli.process import note_interrupts, print_everywhere, silence_libraries
     from mnemoscope.core.errors import InputError
 
     words = list(sys.argv[1:] if arguments is None else arguments)
-    with note_interrupts() as noted, silence_libraries():
+    with note_interrupts() as noted, silence_libraries(), print_everywhere():
         try:
             _run(words)
         except Exception as error:
@@ -38,8 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(words: list[str]) -> None:
     from mnemoscope.cli.command import commands, overview, paths, split_command
-    from mnemoscope.core.errors import one_of
+    from mnemoscope.core.errors import InputError, one_of
 
+    if null := [word for word in words if "\0" in word]:
+        raise InputError(f"the words of a command must hold no null byte, which no file name has; got {null[0]!r}")
     if words[:1] == ["--version"]:
         from mnemoscope.core.version import __version__
 

@@ -121,7 +121,7 @@ def publish(
     shown: Display,
     options: AnalysisOutputOptions | AnalysisOptions,
 ) -> None:
-    """Print the tables; write arrays, tables and a page with the figures to OUT/<label>/<command>."""
+    """Write arrays, tables and a page with the figures to OUT/<label>/<command>; print the tables."""
     from mnemoscope.report.tables import pluralise
 
     seeds = f"{label}, {pluralise(len(runs), 'seed')}"
@@ -139,8 +139,8 @@ def present(
     lead: str = "",
     options: ResultOptions | None = None,
 ) -> None:
-    """Print the tables; write arrays (<name>.nc), tables (<name>.csv, as numbers <name>-tidy.csv and <name>-seeds.csv)
-    and a page with the figures (<command>.html) to the directory `place`.
+    """Write arrays (<name>.nc), tables (<name>.csv, as numbers <name>-tidy.csv and <name>-seeds.csv) and a page with
+    the figures (<command>.html) to the directory `place`; then print the tables.
 
     Arrays, tables, pages and figures that an earlier call has left there are removed, since they may come from other
     options. `title` stands before the title of every table, `lead` under that of the page. `options` say which figures
@@ -181,11 +181,12 @@ def write_results(
     for kind in ("*.nc", "*.csv", "*.tex", "*.html", *(f"figures/{command}-*.{ending}" for ending in FORMATS)):
         for file in list(place.glob(kind)):
             file.unlink()
+    write_arrays(place, results)
+    for table in tables:
+        write_table(place, table, latex=options.latex)
+    write_page(place / f"{command}.html", page.html(), page.figures, options)
     for table in tables:
         show(f"{title}: {table.title}", table.header, table.rows, n_text=table.n_text)
-        write_table(place, table, latex=options.latex)
     if finding:
         console.print(finding, highlight=False, markup=False)
-    write_arrays(place, results)
-    write_page(place / f"{command}.html", page.html(), page.figures, options)
     console.print(f"wrote {place / command}.html, with arrays and tables beside it", highlight=False)

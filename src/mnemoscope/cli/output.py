@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 import lazy_loader
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
@@ -37,7 +38,8 @@ console = Console(width=None if sys.stdout.isatty() else 160)
 
 def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, n_text: int = 1) -> None:
     """Print a table; the first `n_text` columns are text, the others are numbers."""
-    table = RichTable(title=Text(title), title_justify="left", title_style="bold")
+    lines = box.HEAVY_HEAD if (sys.stdout.encoding or "utf-8").lower().startswith("utf") else box.ASCII
+    table = RichTable(title=Text(title), title_justify="left", title_style="bold", box=lines)
     for i, name in enumerate(header):
         table.add_column(name, justify="left" if i < n_text else "right", overflow="fold")
     for row in rows:

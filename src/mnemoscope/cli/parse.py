@@ -130,19 +130,14 @@ def read_config(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _parse_yaml(file: Path) -> Mapping[Any, Any]:
-    return read_yaml(file, f"--config {file}", f"sections named after commands: {', '.join(commands())}")
+    return read_keys(file, f"--config {file}", f"sections named after commands: {', '.join(commands())}")
 
 
-def read_yaml(file: Path, called: str, expected: str) -> Mapping[Any, Any]:
+def read_keys(file: Path, called: str, expected: str) -> Mapping[Any, Any]:
     """The keys and values of a YAML file; messages of refusal say what it is `called` and should hold (`expected`)."""
-    import yaml
+    from mnemoscope.models.files import read_yaml
 
-    try:
-        content = yaml.safe_load(file.read_text()) or {}
-    except OSError as error:
-        raise InputError(f"{called} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{called} is no YAML: {' '.join(str(error).split())}") from None
+    content = read_yaml(file, called) or {}
     if not isinstance(content, dict):
         raise InputError(f"{called} must hold {expected}")
     return content
@@ -185,7 +180,7 @@ def parse_changes(words: Sequence[str]) -> dict[str, Any]:
             raise InputError(f"--set takes words such as recipe.n_steps=500; got {word!r}")
         try:
             changes[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError, RecursionError):
             raise InputError(f"--set {key} takes a value as YAML writes it; got {value!r}") from None
     return changes
 

@@ -1,4 +1,4 @@
-"""The process of a command: interrupts are noted, and warnings of libraries are not shown.
+"""The process of a command: interrupts are noted, warnings of libraries are not shown, and every console can print.
 
 A user of a command cannot act on such warnings; `python -W` brings them back. Warnings of this package are logged, and
 are shown.
@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from types import FrameType
 
 _FOR_WORKERS = {"PYTHONWARNINGS": "ignore", "TRANSFORMERS_VERBOSITY": "error", "HF_HUB_VERBOSITY": "error"}
@@ -40,6 +41,22 @@ def note_interrupts() -> Iterator[list[int]]:
         yield noted
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def print_everywhere() -> Iterator[None]:
+    """Print `?` for characters that the encoding of a console lacks; they would end the command with an error."""
+    streams = [stream for stream in (sys.stdout, sys.stderr) if isinstance(stream, TextIOWrapper)]
+    before = [stream.errors for stream in streams]
+    try:
+        for stream in streams:
+            if stream.errors == "strict":
+                stream.reconfigure(errors="replace")
+        yield
+    finally:
+        for stream, errors in zip(streams, before, strict=True):
+            if not stream.closed:
+                stream.reconfigure(errors=errors)
 
 
 @contextmanager

@@ -107,17 +107,6 @@ def try_claims(
     with _live(claims) as report:
         store = store or out / "measured"
         rulings = run_trials(claims, runs, recipe=recipe, jobs=jobs, store=store, report=report, **how)
-    show(title, VERDICT_HEADER, shorten_rows(rulings), n_text=4)
-    notes = registered_notes((ruling.claim.id, ruling.departures, ruling.code) for ruling in rulings)
-    for note in (CONFIRMED_NOTE, *notes, *selection_notes(rulings), *filter(None, [describe_discoveries(rulings)])):
-        console.print(note, highlight=False, markup=False)
-    for ruling in rulings:
-        if ruling.multiverse is not None:
-            console.print(f"{ruling.claim.id}: {ruling.multiverse.sentence}", highlight=False, markup=False)
-    if rows := unjudged_rows(rulings):
-        show(UNJUDGED, UNJUDGED_HEADER, rows, n_text=2)
-    if rows := original_rows(rulings):
-        show(ORIGINALS, ORIGINALS_HEADER, rows, n_text=3)
     with console.status("verdicts are written, with a page of figures"):
         for table in verdict_tables(rulings):
             write_table(out, table, latex=options.latex)
@@ -132,8 +121,24 @@ def try_claims(
             sources={ruling.claim.id: provenance_html(ruling, admitted, where, out) for ruling in rulings},
         )
         write_page(out / "report.html", sheet.html(), sheet.figures, options)
+    _show_rulings(title, rulings)
     console.print(f"wrote {out / 'verdicts.json'} and {out / 'report.html'}", highlight=False)
     return rulings
+
+
+def _show_rulings(title: str, rulings: Sequence[Ruling]) -> None:
+    """Print the verdicts with their notes."""
+    show(title, VERDICT_HEADER, shorten_rows(rulings), n_text=4)
+    notes = registered_notes((ruling.claim.id, ruling.departures, ruling.code) for ruling in rulings)
+    for note in (CONFIRMED_NOTE, *notes, *selection_notes(rulings), *filter(None, [describe_discoveries(rulings)])):
+        console.print(note, highlight=False, markup=False)
+    for ruling in rulings:
+        if ruling.multiverse is not None:
+            console.print(f"{ruling.claim.id}: {ruling.multiverse.sentence}", highlight=False, markup=False)
+    if rows := unjudged_rows(rulings):
+        show(UNJUDGED, UNJUDGED_HEADER, rows, n_text=2)
+    if rows := original_rows(rulings):
+        show(ORIGINALS, ORIGINALS_HEADER, rows, n_text=3)
 
 
 def attention_examples(

@@ -230,7 +230,7 @@ class Named(Generic[T]):
         content = hashlib.sha256()
         for tensor in tensors:
             content.update(repr((tuple(tensor.shape), tensor.dtype)).encode())
-            content.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+            content.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
         return content.hexdigest()[:8]
 
     def __eq__(self, other: object) -> bool:

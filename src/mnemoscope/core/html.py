@@ -21,7 +21,7 @@ def templates() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     def read(name: str) -> str:
-        return re.sub(r"\s*\n\s*", "", (files("mnemoscope") / name).read_text())
+        return re.sub(r"\s*\n\s*", "", (files("mnemoscope") / name).read_text(encoding="utf-8"))
 
     return Environment(loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined)
 

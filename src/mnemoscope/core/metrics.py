@@ -186,7 +186,7 @@ def check_metric(
     if metric.of != given:
         allowed = ", ".join(each.name for each in metrics_for(vectors=answer.is_floating_point()))
         raise InputError(f"metric {metric.name} is of {metric.of}, and the model gives {given}; take one of {allowed}")
-    noise = torch.randn(logits.shape[:-1], generator=generator, device=generator.device).to(logits)
+    noise = torch.randn(logits.shape[:-1], generator=generator, device=generator.device, dtype=torch.float32).to(logits)
     before, after = (metric(x, answer, foil, logits) for x in (logits, logits + 10 * noise.unsqueeze(-1)))
     if before.shape != logits.shape[:-1]:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Summaries over replicates, entropy and mutual information, and products of two factors.
+"""Arrays of tensors, summaries over replicates, entropy and mutual information, and products of two factors.
 
 Information is in bits. Rows have weights that add up to one: the probabilities of an enumerated distribution, for which
 all figures are exact, or equal shares of a sample, for which they are plug-in estimates. The plug-in mutual information
@@ -12,11 +12,18 @@ of R_l R_r^T, and the nonzero eigenvalues of left @ right are those of right @ l
 
 import math
 
+import numpy as np
 import torch
 import xarray as xr
-from jaxtyping import Complex, Float, Int
+from jaxtyping import Complex, Float, Int, Shaped
 from scipy.special import stdtrit
 from torch import Tensor
+
+
+def to_numpy(values: Shaped[Tensor, "..."]) -> Shaped[np.ndarray, "..."]:
+    """The numbers of a tensor, wherever it is, for a labelled result; NumPy has no bfloat16, which becomes float32."""
+    values = values.detach().cpu()
+    return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
 
 
 def mean_and_range(values: xr.DataArray, dim: str = "seed") -> xr.DataArray:

@@ -339,6 +339,11 @@ def reads_vectors(model: HookedModel) -> bool:
     return bool(getattr(getattr(model, "embed", None), "reads_vectors", False))
 
 
+def norm_gain(norm: Any) -> Tensor:
+    """The gain of a normalisation; the bridge of a Gemma shows it less one."""
+    return norm.w + 1 if getattr(getattr(norm, "config", None), "rmsnorm_uses_offset", False) else norm.w
+
+
 def has_linear_attention(model: HookedModel) -> bool:
     """True if attention has no softmax (`models.attention`)."""
     return any(getattr(getattr(block, "attn", None), "linear", False) for block in model.blocks)

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.pairs import PromptPairs
@@ -88,6 +89,7 @@ class Prompt:
         return Prompt(text=text, spans=spans)
 
 
+@check_arguments
 def prompts(
     tokenizer: Tokenizer,
     texts: str | Prompt | Sequence[str | Prompt],
@@ -149,10 +151,11 @@ def prompts(
     )
 
 
+@check_arguments
 def prompt_pairs(
     tokenizer: Tokenizer,
-    clean: Sequence[str | Prompt],
-    corrupted: Sequence[str | Prompt],
+    clean: str | Prompt | Sequence[str | Prompt],
+    corrupted: str | Prompt | Sequence[str | Prompt],
     *,
     answers: Sequence[str],
     foils: Sequence[str],

@@ -17,6 +17,7 @@ from typing import Any
 import xarray as xr
 from markupsafe import Markup
 
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel, reads_vectors
 from mnemoscope.explorer.content import SelectedRun, Sequences, model_content, run_content, subject_content
@@ -35,6 +36,7 @@ _LEAD = (
 )
 
 
+@check_arguments
 def explore(
     models: Run | Sequence[Run] | Subject | HookedModel,
     sequences: Sequences | None = None,
@@ -105,7 +107,9 @@ def _page(packer: Packer, contents: Sequence[PageRecord], state: str) -> Page:
     title = " and ".join(dict.fromkeys(content.label for content in contents))
     seed = contents[0].seed
     seeds = f", seed {seed}" if len(contents) == 1 and seed is not None else ""
-    page = Page(f"{title}{seeds}", _LEAD, style=(files("mnemoscope.explorer") / "explorer.css").read_text())
+    page = Page(
+        f"{title}{seeds}", _LEAD, style=(files("mnemoscope.explorer") / "explorer.css").read_text(encoding="utf-8")
+    )
     page.write(
         "explorer/explorer.html.jinja",
         check=zlib.crc32(data.encode()),
@@ -144,7 +148,7 @@ def _add_module(name: str, sources: dict[str, str]) -> None:
     """Add a module after those that it imports."""
     if name in sources:
         return
-    source = (files("mnemoscope.explorer") / "js" / f"{name}.js").read_text()
+    source = (files("mnemoscope.explorer") / "js" / f"{name}.js").read_text(encoding="utf-8")
     for imported in _IMPORT.findall(source):
         _add_module(imported, sources)
     sources[name] = _EXPORT.sub("", _IMPORT.sub("", source))

@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import LOGITS, THROUGH, Edge, Site
 from mnemoscope.engine.block import Attention
@@ -51,7 +52,7 @@ def run_circuits(
     if not isinstance(weights, str) and all(not b.parallel and b.attention.n_sharing == 1 for b in weights.blocks):
         return _shared(question, weights, edges, masks, replacement)
     states = torch.from_numpy(np.where(masks, int(EdgeState.LIVE), int(EdgeState.PATCHED)))
-    return sweep_states(question, edges, states, replacement=replacement).value[0, 0].numpy()
+    return to_numpy(sweep_states(question, edges, states, replacement=replacement).value[0, 0])
 
 
 def _shared(
@@ -82,7 +83,7 @@ def _shared(
 
     run = partial(record_writers, model, read=read, wanted=frozenset())
     plan = Plan(method="stream", n_prompts=n_prompts, run=run, measure_chunk=answers)
-    return measure_sweep(question, len(found[-1].reads), plan).value[0, 0].numpy()[variant]
+    return to_numpy(measure_sweep(question, len(found[-1].reads), plan).value[0, 0])[variant]
 
 
 def _outputs_by_site(

@@ -70,6 +70,12 @@ def trace_run(
     only, and no copies of weights. Activations at `names` are kept; at the hook points of `starts` the run goes on with
     the given ones. With `where_read` the engine keeps, after the heads of the last layer, only the positions `read`.
     """
+    if torch.is_inference_mode_enabled() or any(weight.is_inference() for _, weight in model.named_parameters()):
+        raise InputError(
+            "gradients need a model that was made, and is run, outside torch.inference_mode(); use torch.no_grad() in "
+            "its place, and load the model again"
+        )
+    tokens = tokens.clone() if tokens.is_inference() else tokens
     starts, found = starts or {}, {}
     if missing := sorted({*names, *starts} - {*model.hook_dict}):
         raise InputError(f"the model has no hook point {missing[0]}; choose another kind of activation")

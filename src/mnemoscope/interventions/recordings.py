@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mnemoscope.core.batch import Batch, Inputs, Named
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import Kind, Site
 from mnemoscope.engine.block import OutputPlaces
 from mnemoscope.engine.budget import MAX_BYTES, Sizes, float_bytes, n_rows_at_once
@@ -171,8 +171,8 @@ class Recordings:
     `run_at`, which is no more exact itself.
     """
 
-    def __init__(self, model: HookedModel, *, max_bytes: int | None = None, directly: bool = False):
-        self._model, self._max_bytes = model, MAX_BYTES if max_bytes is None else max_bytes
+    def __init__(self, model: ModelLike, *, max_bytes: int | None = None, directly: bool = False):
+        self._model, self._max_bytes = resolve_model(model), MAX_BYTES if max_bytes is None else max_bytes
         self._directly = directly
         self.starts = StartCache(MAX_BYTES if max_bytes is None else 0)
         """Streams of unchanged runs; none are kept where a bound on bytes is given."""

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.intervention import (
@@ -37,6 +38,7 @@ from mnemoscope.interventions.replacements import Replacer, make_replacer, regio
 from mnemoscope.interventions.writing import Hook, check_written, complete_hooks
 
 
+@check_arguments
 @torch.no_grad()
 def run_with(
     model: ModelLike,
@@ -61,9 +63,10 @@ def run_with(
         return model(batch.inputs)
 
 
+@check_arguments
 @torch.no_grad()
 def run_at(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     interventions: Sequence[Intervention],
     where: Bool[Tensor, "rows pos"],
@@ -76,6 +79,7 @@ def run_at(
 
     `where` are places of the rows that run; `rows` and errors as for `intervened`.
     """
+    model = resolve_model(model, batch=batch)
     inputs = batch.inputs if rows is None else batch.inputs[rows]
     keeps_weights = not any(isinstance(i.site, ParamSite) for i in interventions)
     starts = recordings.starts if recordings is not None and keeps_weights else None
@@ -83,9 +87,10 @@ def run_at(
         return logits_by_engine(model, inputs, where, starts=starts)
 
 
+@check_arguments
 @contextmanager
 def intervene(
-    model: HookedModel,
+    model: ModelLike,
     batch: Batch,
     interventions: Sequence[Intervention],
     *,
@@ -98,6 +103,7 @@ def intervene(
     Arguments and errors as for `run_with`. Only `rows` run (None: all); a row draws the same values whether others run
     or not.
     """
+    model = resolve_model(model, batch=batch)
     at_weights = [i for i in interventions if isinstance(i, AtWeight) and isinstance(i.site, ParamSite)]
     at_sites = [(i, i.site) for i in interventions if not isinstance(i, LowRank) and isinstance(i.site, Site)]
     on_edges = [
@@ -175,7 +181,8 @@ class Decompositions:
     def factors(self, site: ParamSite, matrix: Float[Tensor, "*head row column"]) -> Factors:
         """The factors of the matrix at a site, or of one matrix per head."""
         if site not in self._kept or not torch.equal(self._kept[site][0], matrix):
-            left, size, right = torch.linalg.svd(matrix, full_matrices=False)
+            full = matrix.float() if matrix.itemsize < 4 else matrix  # nothing decomposes bfloat16
+            left, size, right = torch.linalg.svd(full, full_matrices=False)
             self._kept[site] = matrix.detach().clone(), (left, size, right)
         return self._kept[site][1]
 
@@ -239,4 +246,4 @@ def _truncated(matrix: Tensor, site: ParamSite, rank: int, top: bool, decomposit
         return matrix
     left, size, right = decompositions.factors(site, matrix)
     chosen = slice(None, rank) if top else slice(rank, None)
-    return (left[..., chosen] * size[..., None, chosen]) @ right[..., chosen, :]
+    return ((left[..., chosen] * size[..., None, chosen]) @ right[..., chosen, :]).to(matrix)

@@ -33,6 +33,7 @@ from mnemoscope.interventions.recordings import check_no_nan
 Hook = tuple[str, Callable[..., Any]]
 Layers = frozenset[int | None]
 
+_SCORES = re.compile(r"blocks\.\d+\.attn\.hook_attn_scores")
 _MIDDLE = re.compile(r"blocks\.(\d+)\.hook_resid_mid")
 _SEEN: dict[Kind, tuple[str, ...]] = {
     **dict.fromkeys(("q", "k", *ATTENTION), ("attn.hook_z",)),
@@ -63,18 +64,48 @@ def check_written(model: HookedModel, kind: Kind, layers: Collection[int | None]
 
 @contextmanager
 def complete_hooks(model: HookedModel, hooks: Sequence[Hook]) -> Iterator[list[Hook]]:
-    """Within the block, a change that these hooks make at `resid_mid` also reaches the residual stream.
+    """Within the block, changes that these hooks make have their consequences on a bridge too.
 
-    It is added to the stream after the MLP, before any hook on the model there. A HookedTransformer needs no addition.
-    Yields the hooks to put on the model.
+    A change at `resid_mid` also reaches the residual stream: it is added to the stream after the MLP, before any hook
+    on the model there. A query whose scores are all minus infinity attends to nothing. A HookedTransformer needs
+    neither. Yields the hooks to put on the model.
     """
     found = [_MIDDLE.fullmatch(name) for name, _ in hooks]
     passed = bypassed_layers(model, {int(match[1]) for match in found if match})
+    first, last = _empty_queries([] if is_classic(model) else [name for name, _ in hooks if _SCORES.fullmatch(name)])
     with ExitStack() as stack:
-        yield [
+        own = [
             (name, _complete_hook(model, int(match[1]), hook, stack) if match and int(match[1]) in passed else hook)
             for match, (name, hook) in zip(found, hooks, strict=True)
         ]
+        yield [*first, *own, *last]
+
+
+def _empty_queries(scores: Collection[str]) -> tuple[list[Hook], list[Hook]]:
+    """Hooks before and after others, by which queries whose `scores` are all minus infinity attend to nothing.
+
+    Their softmax is NaN. A bridge hides keys by a very low number in place of minus infinity, and these would get all
+    the weight once every other key is knocked out.
+    """
+    first, last = [], []
+    for name in dict.fromkeys(scores):
+        empty: list[Tensor] = []
+
+        def see(activation: Tensor, hook: Any, empty: list[Tensor] = empty) -> Tensor:
+            hidden = activation <= torch.finfo(activation.dtype).min / 2
+            empty[:] = [hidden.all(-1, keepdim=True)]
+            return activation.masked_fill(hidden, -torch.inf)
+
+        def clear(activation: Tensor, hook: Any, empty: list[Tensor] = empty) -> Tensor:
+            return activation.masked_fill(empty[0], 0)
+
+        def clear_z(activation: Tensor, hook: Any, empty: list[Tensor] = empty) -> Tensor:
+            return activation.masked_fill(empty[0].transpose(1, 2), 0)
+
+        layer = name.removesuffix("attn_scores")
+        first += [(f"{layer}pattern", clear), (f"{layer}z", clear_z)]
+        last.append((name, see))
+    return first, last
 
 
 def bypassed_layers(model: HookedModel, layers: Collection[int | None]) -> Layers:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import VectorTask, attention_mix, has_linear_attention, restricted_outputs
-from mnemoscope.core.seeding import stream_seed
+from mnemoscope.core.seeding import fixed_defaults, stream_seed
 from mnemoscope.core.specification import ModelSpec, RunSpec
 from mnemoscope.models import lens
 from mnemoscope.models.attention import LINEAR, MASKED, MIX, set_attention
@@ -105,6 +105,7 @@ def _masked_token(masked: int, d_vocab: int, d_output: int | None) -> int:
     return masked % d_vocab
 
 
+@fixed_defaults()
 def from_configuration(
     config: Mapping[str, Any], *, device: torch.device | str = "cpu", own: bool = False
 ) -> HookedTransformer:
@@ -153,6 +154,7 @@ def build_untrained(spec: RunSpec, *, device: torch.device | str = "cpu", own: b
     )
 
 
+@fixed_defaults()
 def build(
     spec: ModelSpec,
     *,

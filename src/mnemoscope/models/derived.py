@@ -137,7 +137,7 @@ def _differs_from_weights(path: Path) -> bool:
     """True if trajectory.json names other weights than those of whole checkpoints that are there."""
     file = path / TRAJECTORY
     try:
-        named = json.loads(file.read_text()).get(_WEIGHTS, {}) if file.is_file() else {}
+        named = json.loads(file.read_text(encoding="utf-8")).get(_WEIGHTS, {}) if file.is_file() else {}
     except ValueError:
         return True
     places = {step: path / "checkpoints" / f"{int(step):08d}.safetensors" for step in named}

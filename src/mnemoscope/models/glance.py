@@ -117,7 +117,7 @@ def read_run_file(folder: Path) -> dict[str, Any]:
     """The content of the run.json of a run directory; raises InputError where there is none, or it cannot be read."""
     file = folder / "run.json"
     try:
-        content = json.loads(file.read_text())
+        content = json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         inner = sorted(folder.glob("*/run.json")) or sorted(folder.glob("*/*/run.json"))
         way_out = f"it holds some; choose one, such as {inner[0].parent}" if inner else "`mnemoscope train` makes one"

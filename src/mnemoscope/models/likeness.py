@@ -94,7 +94,7 @@ def random_inputs(spec: RunSpec) -> Tensor:
     task, draws = spec.task, generator(0, "likeness")
     size = (max(1, N_TOKENS // task.n_ctx), task.n_ctx)
     if isinstance(task, VectorTask):
-        return torch.randn(*size, task.d_vocab, generator=draws)
+        return torch.randn(*size, task.d_vocab, generator=draws, dtype=torch.float32)
     return torch.randint(task.d_vocab, size, generator=draws)
 
 

@@ -18,6 +18,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.guests import Registry
 from mnemoscope.core.presets import PRESETS, preset
 from mnemoscope.core.protocols import HookedModel, attention_mix, n_outputs, restricted_outputs
+from mnemoscope.core.seeding import fixed_defaults
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.attention import MIX
 from mnemoscope.models.building import build
@@ -42,6 +43,7 @@ _WRITTEN = ("d_vocab", "n_ctx", "attn_only", "normalization_type", *_SAME[:-1])
 """Fields of a `HookedTransformer` that a file has, but for the number of outputs."""
 
 
+@fixed_defaults()
 def load_original(path: Path | str, like: str | RunSpec) -> Subject:
     """The model of a file as a subject of analyses and claims, with the task of a preset or a run, and seed 0.
 

@@ -96,7 +96,7 @@ def _record(run: Run) -> Iterator[tuple[str, bytes]]:
     last = run.last_step
     if int(run.metrics().step[-1]) != last:
         raise InputError(f"{run.path / 'metrics.jsonl'} does not reach step {last}; restore it or train again")
-    yield "run.json", _portable((run.path / "run.json").read_text())
+    yield "run.json", _portable((run.path / "run.json").read_text(encoding="utf-8"))
     yield "metrics.jsonl", (run.path / "metrics.jsonl").read_bytes()
     yield "done", b""
 

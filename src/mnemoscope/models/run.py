@@ -26,6 +26,7 @@ from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.html import html_table
 from mnemoscope.core.presets import PRESETS, label_of
+from mnemoscope.core.seeding import fixed_defaults
 from mnemoscope.core.specification import TASKS, RunSpec
 from mnemoscope.core.version import __version__
 from mnemoscope.models.building import build_untrained, usable_device
@@ -126,6 +127,7 @@ class Run:
         """
         return self._model(step, device, own=True)
 
+    @fixed_defaults()
     def _model(self, step: int | None, device: torch.device | str, *, own: bool) -> HookedTransformer:
         device = usable_device(device)
         if not self.steps:
@@ -171,7 +173,7 @@ class Run:
         if not self.trajectory_path.exists():
             return None
         try:
-            return read_trajectory(self.trajectory_path.read_text())
+            return read_trajectory(self.trajectory_path.read_text(encoding="utf-8"))
         except (ValueError, KeyError) as error:
             raise InputError(
                 f"{self.trajectory_path} cannot be read: {error}; `mnemoscope evaluate --checkpoints` makes it"

@@ -7,7 +7,7 @@ from functools import partial
 import xarray as xr
 
 from mnemoscope.core.presets import Configuration
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import HookedModel, Task, resolve_model
 from mnemoscope.models.building import build_untrained as fresh
 from mnemoscope.models.run import Run
 
@@ -32,6 +32,9 @@ class Subject:
     seed: int
     progress: xr.Dataset | None = None
     trajectory: xr.Dataset | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model", resolve_model(self.model))
 
     def hooked(self) -> HookedModel:
         """The model, as `Run.hooked` gives that of a run."""

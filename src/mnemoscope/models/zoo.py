@@ -121,7 +121,7 @@ def runs_to_pack(system: str) -> "Mapping[str, Mapping[int, RunSpec]]":
 
 def missing() -> list[str]:
     """The configurations behind the verdicts on mnemoscope's own systems that are not installed."""
-    return sorted(set(json.loads(_OURS.read_text())) - _files().keys())
+    return sorted(set(json.loads(_OURS.read_text(encoding="utf-8"))) - _files().keys())
 
 
 def is_label(name: str) -> bool:

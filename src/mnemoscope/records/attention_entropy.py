@@ -45,6 +45,7 @@ def entropies(model: ms.HookedModel, batch: ms.Batch, skills: Any) -> xr.Dataset
     import torch
 
     from mnemoscope.analyses.attention import visit_layers
+    from mnemoscope.core.numerics import to_numpy
 
     sums = torch.zeros(2, model.cfg.n_layers, model.cfg.n_heads, len(skills), dtype=torch.float64)
     n_keys = torch.arange(1, batch.inputs.shape[1] + 1, dtype=torch.float64)
@@ -62,7 +63,7 @@ def entropies(model: ms.HookedModel, batch: ms.Batch, skills: Any) -> xr.Dataset
     visit_layers(model, batch, use)
     mean = sums / torch.tensor([int(mask.sum()) for mask in skills.values()])
     names = ("entropy", "share")
-    variables = {name: (("layer", "head", "skill"), each.numpy()) for name, each in zip(names, mean, strict=True)}
+    variables = {name: (("layer", "head", "skill"), to_numpy(each)) for name, each in zip(names, mean, strict=True)}
     axes = {"layer": range(model.cfg.n_layers), "head": range(model.cfg.n_heads), "skill": list(skills)}
     return xr.Dataset(variables, coords=axes, attrs={"unit": "nats", "n": len(batch)})
 

@@ -131,7 +131,7 @@ def _sites(model: ms.HookedModel, named: Mapping[str, str], kinds: Sequence[Kind
 
 def _latents(run: ms.Run, pos: int) -> list[str]:
     """The answer, and all latents with one value there; among those that name the same classes the first."""
-    from mnemoscope.analyses.probes import latent_values
+    from mnemoscope.analyses.probe_rows import latent_values
 
     batch = run.spec.task.monitor(N_LATENTS, split="train", generator=ms.generator(run.spec.seed, "probe", "latents"))
     shapes = (batch.inputs.shape[:1], batch.inputs.shape)

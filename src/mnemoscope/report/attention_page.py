@@ -24,6 +24,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.attention import named_patterns
 from mnemoscope.analyses.roles import with_roles
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.html import macros
@@ -44,6 +45,7 @@ _TEMPLATE = f"{TEMPLATES}attention.html.jinja"
 _LEAD = "Select a head to see it in full size; rows are queries, columns keys. Patterns are correlational."
 
 
+@check_arguments
 def attention(
     model: Run | Subject | HookedModel,
     sequences: str | Sequence[str] | Batch | Int[Tensor, "*batch pos"] | None = None,
@@ -105,8 +107,10 @@ def attention(
         )
     title = f"{model.label}, seed {model.spec.seed}" if isinstance(model, Run) else "Attention"
     page = Page(title, _LEAD)
-    library = (files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text().replace("</script", "<\\/script")
-    unpack = (files("mnemoscope.report") / "attention.js").read_text()
+    library = (
+        (files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
+    )
+    unpack = (files("mnemoscope.report") / "attention.js").read_text(encoding="utf-8")
     page.block(macros(_TEMPLATE).scripts(library, unpack))
     for number, example in enumerate(examples):
         page.block(_view_html(example, f"view-{number}"))

@@ -188,7 +188,7 @@ class Page:
         """The whole page."""
         scripts = [get_plotlyjs()] if self.figures else []
         if self._n_views:
-            scripts.append((files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text())
+            scripts.append((files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text(encoding="utf-8"))
         body = Markup("").join(self._body)
         scripts += [_UNFOLD] if "<details" in body else []
         scripts += [read_source("draw_in_turn.js")] if self._in_turn else []
@@ -210,7 +210,7 @@ class Page:
 
 def read_source(name: str) -> str:
     """A style sheet or script of this room."""
-    return (files("mnemoscope.report") / name).read_text()
+    return (files("mnemoscope.report") / name).read_text(encoding="utf-8")
 
 
 def _start() -> str:

@@ -269,7 +269,7 @@ def check_drawing() -> None:
 def _kaleido() -> Any:
     try:
         import kaleido
-        import kaleido.errors
+        import kaleido.errors  # noqa: F401 (its names are read from kaleido)
     except ImportError:
         raise InputError("figures as files need kaleido: pip install 'mnemoscope[figures]'") from None
     return kaleido

@@ -31,6 +31,7 @@ from uuid import uuid4
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError, in_range, suggest_nearest
 from mnemoscope.core.version import __version__
+from mnemoscope.models.files import read_yaml
 from mnemoscope.run.executor import ATTEMPTS, POLLED_EVERY, WorkersDiedError, client, n_processes, prepare_worker
 
 LOCAL = "local"
@@ -186,14 +187,7 @@ def _cluster_from_file(file: Path) -> Iterator[Any]:
 
 def read_cluster(file: Path) -> Mapping[str, Any]:
     """The description of a cluster in a file."""
-    import yaml
-
-    try:
-        content = yaml.safe_load(file.read_text())
-    except OSError as error:
-        raise InputError(f"--scheduler {file} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"--scheduler {file} is no YAML: {_first_line(error)}") from None
+    content = read_yaml(file, f"--scheduler {file}")
     if not isinstance(content, dict) or not isinstance(content.get("class"), str):
         raise InputError(f"--scheduler {file} must hold the key class, such as dask_jobqueue.SLURMCluster")
     if unknown := [key for key in content if key not in KEYS]:

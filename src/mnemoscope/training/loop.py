@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.seeding import fixed_defaults
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.core.task import monitoring_batch
 from mnemoscope.models.building import (
@@ -58,6 +59,7 @@ def train(spec: RunSpec, path: Path, *, device: torch.device | str = "cpu", repo
     return train_together([spec], [path], device=device, report=report)[0]
 
 
+@fixed_defaults()
 def train_together(
     specs: Sequence[RunSpec],
     paths: Sequence[Path],

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mnemoscope.core.errors import in_range
+from mnemoscope.core.seeding import fixed_defaults
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import build_untrained, detached_parameters, held_patterns, matching_names
 from mnemoscope.models.files import read_progress
@@ -74,6 +75,7 @@ class Replay:
         return f"{self.n_steps} steps replayed: {' and '.join(found)} {how}; losses of the last checkpoint {end} logged"
 
 
+@fixed_defaults()
 def replay(run: Run, n_steps: int = 20) -> Replay:
     """Train the first `n_steps` steps of a run again, and on to the first line of metrics behind step 0.
 

@@ -5,6 +5,14 @@ import pytest
 import torch
 import xarray as xr
 from transformer_lens.model_bridge import TransformerBridge
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GemmaConfig,
+    GemmaForCausalLM,
+    Olmo2Config,
+    Olmo2ForCausalLM,
+)
 
 from mnemoscope.analyses import attribution as module
 from mnemoscope.analyses.attribution import logit_attribution
@@ -14,6 +22,7 @@ from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.building import build
 from mnemoscope.models.constructed import associative_memory, induction, induction_batch, memory_batch
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
+from tests.bridge import tiny_bridge
 from tests.support import (
     foreign_model,
     global_generators_untouched,
@@ -371,7 +380,7 @@ def test_a_missing_term_is_noticed(monkeypatch, label):
     monkeypatch.setattr(
         module, "component_terms", lambda *given: {k: v for k, v in whole(*given).items() if k != label}
     )
-    with pytest.raises(AssertionError, match=r"miss the logit difference by up to \d"):
+    with pytest.raises(InputError, match=r"miss it by up to \d"):
         logit_attribution(foreign_model(), prompts())
 
 
@@ -498,3 +507,33 @@ def test_too_large_a_result_is_refused_before_it_is_made(monkeypatch):
         logit_attribution(model, batch, by="neuron")
     logit_attribution(model, batch, by="neuron", skills={"all": batch.scored})
     logit_attribution(model, batch, by="head")
+
+
+def test_scaled_embeddings_and_gains_less_one_are_counted_on_a_bridge():
+    """A Gemma: its bridge shows embeddings before they are scaled, and the gain of a norm less one."""
+    theirs, bridge = tiny_bridge(GemmaForCausalLM, GemmaConfig, head_dim=4)
+    batch = prompts()
+    result, foil = logit_attribution(bridge, batch, foil=foils(batch)), foils(batch)
+    streams = []
+    theirs.model.norm.register_forward_pre_hook(lambda module, inputs: streams.append(inputs[0].double()))
+    with torch.no_grad():
+        out = theirs(batch.inputs, output_hidden_states=True)
+    logits = out.logits.double()
+    expected = logits.gather(-1, batch.targets[..., None]) - logits.gather(-1, foil[..., None])
+    scale = (streams[0].square().mean(-1, keepdim=True) + theirs.config.rms_norm_eps).sqrt()
+    weights = theirs.lm_head.weight.detach().double()
+    direction = (weights[batch.targets] - weights[foil]) * (1 + theirs.model.norm.weight.detach().double()) / scale
+    embedded = out.hidden_states[0].double()
+    close(total(result), at_scored(expected.squeeze(-1), batch), atol=2e-5)
+    close(result.attribution.sel(component="embed"), at_scored((embedded * direction).sum(-1), batch), atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "changes"),
+    [(Gemma3ForCausalLM, Gemma3TextConfig, {"head_dim": 4}), (Olmo2ForCausalLM, Olmo2Config, {})],
+    ids=["Gemma 3", "OLMo 2"],
+)
+def test_norms_behind_the_blocks_are_refused_on_a_bridge(model, config, changes):
+    bridge = tiny_bridge(model, config, **changes)[1]
+    with pytest.raises(InputError, match=r"normalises what heads and MLPs write|must add up to the logit difference"):
+        logit_attribution(bridge, prompts())

@@ -163,7 +163,7 @@ def test_hooks_take_part():
 def test_a_wrong_reading_is_noticed(monkeypatch):
     read = module._read
     monkeypatch.setattr(module, "_read", lambda *given: 1.001 * read(*given))
-    with pytest.raises(AssertionError, match=r"last depth misses the model's logits by up to \d"):
+    with pytest.raises(InputError, match=r"misses those of this HookedTransformer by up to \d"):
         logit_lens(foreign_model(), prompts())
 
 

@@ -150,8 +150,6 @@ def test_wrong_input_is_refused():
         composition(model, through=["O"])
     with pytest.raises(InputError, match="n_random must be at least 2"):
         composition(model, n_random=1)
-    with pytest.raises(InputError, match="grouped-query attention"):
-        composition(foreign_model(n_key_value_heads=1))
     path = {"writer": (0, 0), "reader": (1, 0), "through": "K"}
     for wrong, message in (
         ({"writer": (0, 2)}, "the head of writer must be from 0 to 1; got 2"),

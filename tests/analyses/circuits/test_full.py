@@ -2,13 +2,16 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from transformers import GemmaConfig, GemmaForCausalLM, Olmo2Config, Olmo2ForCausalLM
 
+from mnemoscope.analyses.head_circuits import composition
 from mnemoscope.analyses.head_weights import effective_weights, ov_circuits, qk_circuits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.building import fold_normalisation
 from mnemoscope.models.constructed import induction
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
+from tests.bridge import llama_and_bridge, tiny_bridge
 from tests.support import foreign_model, random_model, seeded
 
 KINDS = [{"normalization": "none"}, {}, {"dtype": "float64"}, {"mlp": False, "n_heads": 4}]
@@ -265,7 +268,7 @@ def test_unknown_words_are_refused():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_key_value_heads": 1}, "grouped-query attention"),
+        ({"final_rms": True, "normalization_type": "LN"}, "normalises differently before the unembedding"),
         ({"use_qk_norm": True}, "normalises queries and keys"),
         ({"attn_scores_soft_cap": 5.0}, "caps its attention scores"),
         ({"output_logits_soft_cap": 5.0}, "caps its logits"),
@@ -275,6 +278,36 @@ def test_unknown_words_are_refused():
 def test_models_whose_scores_are_no_products_of_weights_are_refused(changes, message):
     with pytest.raises(InputError, match=message):
         qk_circuits(foreign_model(**changes))
+
+
+def test_heads_that_share_keys_and_values_are_read_in_a_llama():
+    """With RMS normalisation in the blocks too; TransformerLens folds in float32."""
+    model, bridge = llama_and_bridge()
+    folded, found, bridged = fold_normalisation(model), effective_weights(model), effective_weights(bridge)
+    for name in ("W_E", "W_Q", "W_K", "W_V", "W_O", "W_U"):
+        torch.testing.assert_close(getattr(found, name), getattr(folded, name).double(), atol=2e-7, rtol=0)
+        torch.testing.assert_close(getattr(bridged, name), getattr(found, name), atol=2e-7, rtol=0)
+    assert found.W_K.shape == (2, 4, 8, 2)
+    assert torch.equal(found.W_K[:, 0], found.W_K[:, 1])
+
+
+@pytest.mark.parametrize("read", [qk_circuits, ov_circuits, composition], ids=["QK", "OV", "composition"])
+def test_grouped_heads_are_read_as_heads_with_equal_keys(read):
+    grouped, single = foreign_model(n_heads=4, n_key_value_heads=2), foreign_model(n_heads=4)
+    with torch.no_grad():
+        for name, weight in single.named_parameters():
+            block, _, own = name.rpartition(".")
+            weight.copy_(getattr(grouped.get_submodule(block), own))
+    xr.testing.assert_allclose(read(grouped), read(single), atol=1e-12)
+
+
+def test_a_bridge_that_computes_something_else_is_refused():
+    for model, config, changes, what in (
+        (GemmaForCausalLM, GemmaConfig, {"head_dim": 4}, "the stream before layer 0"),  # embeddings are scaled
+        (Olmo2ForCausalLM, Olmo2Config, {}, "q of layer 0"),  # nothing is normalised before attention
+    ):
+        with pytest.raises(InputError, match=f"^{what} of the model must follow from its weights"):
+            effective_weights(tiny_bridge(model, config, **changes)[1])
 
 
 @pytest.mark.parametrize(

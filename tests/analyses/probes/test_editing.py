@@ -14,7 +14,7 @@ from mnemoscope.analyses.edits import (
     run_displaced,
 )
 from mnemoscope.analyses.patching import effects
-from mnemoscope.analyses.probes import with_latent
+from mnemoscope.analyses.probe_rows import with_latent
 from mnemoscope.analyses.subspaces import subspace
 from mnemoscope.core.batch import Named
 from mnemoscope.core.errors import InputError

@@ -8,7 +8,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
 from mnemoscope.analyses.edits import draw_differing_sequences
-from mnemoscope.analyses.probes import probe, site_vectors, split_sequences, with_latent
+from mnemoscope.analyses.probe_rows import split_sequences, with_latent
+from mnemoscope.analyses.probes import probe, site_vectors
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec

@@ -4,7 +4,7 @@ import torch
 from scipy.linalg import sqrtm
 from sklearn.linear_model import LogisticRegression
 
-from mnemoscope.analyses.probes import with_latent
+from mnemoscope.analyses.probe_rows import with_latent
 from mnemoscope.analyses.subspaces import subspace
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site

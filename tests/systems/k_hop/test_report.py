@@ -36,7 +36,7 @@ def runs(tmp_path, monkeypatch, trained_once):
 @pytest.mark.full
 def test_the_page_says_which_layer_holds_the_second_half(runs, capsys):
     main(["report", runs])
-    page = Path("report.html").read_text()
+    page = Path("report.html").read_text(encoding="utf-8")
     assert "<title>k-fold composition</title>" in page
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert "Which layer holds the intermediate results" in text

@@ -112,7 +112,7 @@ def runs(tmp_path, monkeypatch, trained_once):
 @pytest.mark.full
 def test_the_page_has_the_numbers_and_the_published_table(runs):
     main(["report", runs])
-    text = " ".join(re.sub(r"<[^>]+>", " ", Path("report.html").read_text()).split())
+    text = " ".join(re.sub(r"<[^>]+>", " ", Path("report.html").read_text(encoding="utf-8")).split())
     assert "Clock or pizza" in text
     assert "gradient symmetricity" in text
     assert "0.976" in text

@@ -37,7 +37,7 @@ def runs(tmp_path, monkeypatch, trained_once):
 @pytest.mark.full
 def test_the_page_shows_the_circuit_of_every_seed(runs, capsys):
     main(["report", runs])
-    page = Path("report.html").read_text()
+    page = Path("report.html").read_text(encoding="utf-8")
     assert "<title>The retrieval problem</title>" in page
     for section in ("what-was-learned", "what-can-be-known-after-how-many-layers", "the-circuit-of-attention"):
         assert f'<h2 id="{section}"' in page
@@ -53,7 +53,7 @@ def test_a_page_of_tracked_runs_says_when_paths_set_in(runs, capsys):
     """The chain follower stands at the last checkpoint only, so that its paths are there from step 20 on."""
     main(["evaluate", "--checkpoints", runs])
     main(["report", runs])
-    page = re.sub(r"<[^>]+>", " ", Path("report.html").read_text())
+    page = re.sub(r"<[^>]+>", " ", Path("report.html").read_text(encoding="utf-8"))
     section = " ".join(page[page.index("Onsets of the paths") :][:600].split())
     assert "query A ← B in AB 2 2 20 [20, 20]" in section, "path, seeds, seeds in which it sets in, step"
     assert "B in AB ← A in AB 2 2 20 [20, 20]" in section

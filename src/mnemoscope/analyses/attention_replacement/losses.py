@@ -24,6 +24,7 @@ from mnemoscope.analyses.forward import answer_scores, read_logits_at, skill_los
 from mnemoscope.core.batch import Batch, Named
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Intervention, Mean, SetPattern
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.patterns import Mechanism
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
@@ -155,7 +156,7 @@ def loss_rise(after: Score, before: Score, by: SkillLoss) -> LossRise:
 
 def skill_variables(values: Mapping[str, Tensor]) -> dict[str, tuple[str, np.ndarray]]:
     """Variables of a result over `skill`."""
-    return {name: ("skill", value.numpy()) for name, value in values.items()}
+    return {name: ("skill", to_numpy(value)) for name, value in values.items()}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -39,6 +39,7 @@ from mnemoscope.analyses.attention_replacement.losses import (
     mean_scores,
     skill_variables,
 )
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.patterns import TOLERANCE as ROUNDING
 from mnemoscope.core.patterns import Mechanism, check_names, unspecified_queries
@@ -84,6 +85,7 @@ def replace_together(at: LossMeter, assigned: Assignment) -> xr.Dataset:
     return xr.Dataset(found, coords={"skill": at.by.names}, attrs=attrs)
 
 
+@check_arguments
 def replace_each(
     model: ModelLike,
     batch: Batch,
@@ -195,7 +197,7 @@ def _exchanged(rows: Float[Tensor, "row key"], stream: torch.Generator) -> Float
         n_others = len(kind) - sizes[kind]
         step = (torch.rand(len(kind), generator=stream, dtype=torch.double).to(kind.device) * n_others).long()
         return rows[ordered[(own_end + step) % len(kind)]]
-    draws = torch.rand(rows.shape, generator=stream).to(rows.device)
+    draws = torch.rand(rows.shape, generator=stream, dtype=torch.float32).to(rows.device)
     if int((rows[0] > 0).sum()) == 1:  # one target: never the same one again
         draws = draws.masked_fill(rows > 0, -1.0)
         return torch.zeros_like(rows).scatter(1, draws.argmax(1, keepdim=True), 1.0)

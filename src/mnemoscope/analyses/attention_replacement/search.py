@@ -43,8 +43,10 @@ from mnemoscope.analyses.attention_replacement.replacement import (
     replace_together,
 )
 from mnemoscope.analyses.attention_replacement.set_patterns import prepare_trials
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.patterns import (
     Mechanism,
     after_earlier_same,
@@ -70,6 +72,7 @@ MechanismCandidates = Callable[[HookedModel, HeadIndex, Batch], Sequence[Mechani
 """Candidates for one head, read off a model on the sequences to choose by."""
 
 
+@check_arguments
 def reverse_engineer(
     model: ModelLike,
     batch: Batch,
@@ -149,6 +152,7 @@ class AttentionCircuit:
     dropped: tuple[str, ...]
 
 
+@check_arguments
 def find_circuit(
     model: ModelLike,
     batch: Batch,
@@ -250,7 +254,7 @@ def _choose(
             fits = holds and head not in chosen
             if fits and (not needed or beats_control(at, control_score(at, head, mechanism), after)):
                 chosen[head] = mechanism
-            tried[mechanism.name] = xr.Dataset({"rise": ("skill", change.mean.numpy()), "holds": ((), holds)})
+            tried[mechanism.name] = xr.Dataset({"rise": ("skill", to_numpy(change.mean)), "holds": ((), holds)})
         row = xr.concat(tried.values(), "mechanism", data_vars="all")
         rows.append(row.assign_coords(mechanism=list(tried), skill=at.by.names))
     names = list(dict.fromkeys(name for row in rows for name in row.mechanism.values.tolist()))

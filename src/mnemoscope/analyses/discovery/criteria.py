@@ -47,7 +47,9 @@ import xarray as xr
 from jaxtyping import Bool, Float
 
 from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, UNIT, Setting, circuit_masks, circuit_nodes
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.seeding import generator, stream_seed
 from mnemoscope.core.site import LOGITS, edge_coordinates
 
@@ -206,6 +208,7 @@ def minimality(setting: Setting, circuit: xr.DataArray, *, target: float = TARGE
     )
 
 
+@check_arguments
 def against_random(
     setting: Setting,
     circuit: xr.DataArray,
@@ -265,7 +268,7 @@ def random_circuits(
     """Random circuits with a number of edges; refused where a hundred rounds of draws bring together too few."""
     stream, found = generator(seed, "circuits", draw), []
     for _ in range(_ROUNDS):
-        place = torch.rand(n, len(setting.edges), generator=stream).argsort(1).argsort(1).numpy()
+        place = to_numpy(torch.rand(n, len(setting.edges), generator=stream, dtype=torch.float32).argsort(1).argsort(1))
         masks = place < size if draw == "uniform" else _grow_circuits(setting, place, size)
         found = [*found, *masks[masks.sum(1) == size]]
         if len(found) >= n:

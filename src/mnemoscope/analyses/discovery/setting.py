@@ -31,6 +31,7 @@ from jaxtyping import Bool, Float, Int
 
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.patching import effects
+from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
@@ -47,6 +48,7 @@ Part = Site | Literal["logits"]
 """A part that writes, reads, or both."""
 
 
+@check_arguments
 def circuit(edges: Sequence[Edge], members: Iterable[str]) -> xr.DataArray:
     """The circuit of some edges, by name.
 

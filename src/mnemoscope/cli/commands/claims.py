@@ -247,7 +247,7 @@ def read_verdicts(path: Path) -> list[dict[str, Any]]:
     """The verdicts that `try_claims` has written, by its file or directory."""
     file = path / "verdicts.json" if path.is_dir() else path
     try:
-        content = json.loads(file.read_text())
+        content = json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{file} does not exist; `mnemoscope claims run` writes one") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

@@ -50,7 +50,9 @@ def run(options: New) -> None:
             raise InputError(f"{target} exists; choose another name, or another folder with --out")
     options.out.mkdir(parents=True, exist_ok=True)
     for target, skeleton in targets.items():
-        target.write_text(Template((folder / f"{skeleton}.txt").read_text()).substitute(words))
+        target.write_text(
+            Template((folder / f"{skeleton}.txt").read_text(encoding="utf-8")).substitute(words), encoding="utf-8"
+        )
         print(f"wrote {target}")
     file, test = targets
     print(f"try it:  {_NEXT[options.what].format(file=file, name=name)}")

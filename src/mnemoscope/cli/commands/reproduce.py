@@ -168,10 +168,10 @@ def _train_first_seeds(specs: Sequence[ms.RunSpec], out: Path, options: Reproduc
         return found
     early = train_with_progress(firsts, out / "runs", options.jobs)
     parts = analyse_all(early, options.jobs, found)
+    write_report(out / "report.html", early, parts, replace(options, explore=False, figures=()))
     for entry, results in parts:
         for table in entry.tables(results):
             show(f"First look, one seed each: {table.title}", table.header, table.rows, n_text=table.n_text)
-    write_report(out / "report.html", early, parts, replace(options, explore=False, figures=()))
     others = pluralise(len(specs) - len(firsts), "other run")
     console.print(
         f"{others} to train and to analyse; then the same tables, and the page anew, over all seeds", highlight=False
@@ -194,9 +194,11 @@ def _write_tables(runs: Sequence[ms.Run], out: Path, options: Reproduce, found: 
         for label, result in results.items():
             write_arrays(out / "arrays" / label, result)
         for table in entry.tables(results):
-            show(table.title, table.header, table.rows, n_text=table.n_text)
             write_table(place, table, latex=options.latex)
     write_report(out / "report.html", runs, parts, options)
+    for entry, results in parts:
+        for table in entry.tables(results):
+            show(table.title, table.header, table.rows, n_text=table.n_text)
 
 
 def _report_draws(name: str, rulings: Sequence[Ruling], out: Path, options: Reproduce) -> None:
@@ -210,12 +212,14 @@ def _report_draws(name: str, rulings: Sequence[Ruling], out: Path, options: Repr
     if not results or name not in ms.report.DRAW_REPORTS.names():
         return
     entry = ms.report.DRAW_REPORTS.get(name)
-    for table in entry.tables(results):
-        show(table.title, table.header, table.rows, n_text=table.n_text)
+    tables = entry.tables(results)
+    for table in tables:
         write_table(out / "tables", table, latex=options.latex)
     page = ms.report.Page(entry.title)
     entry.page(page, results)
     write_page(out / "draws.html", page.html(), page.figures, options)
+    for table in tables:
+        show(table.title, table.header, table.rows, n_text=table.n_text)
     console.print(f"wrote {out / 'draws.html'}", highlight=False)
 
 

@@ -48,12 +48,14 @@ def evaluate(options: Evaluate) -> None:
     for label, runs, results in analyse_configurations(options.runs, analyse, jobs=options.jobs):
         if options.out:
             write_arrays(options.out / label, results)
-        for table in ms.report.find_report(runs[0].spec.task).evaluation_tables(results):
+        tables = ms.report.find_report(runs[0].spec.task).evaluation_tables(results)
+        if options.out:
+            for table in tables:
+                write_table(options.out / label, table, latex=options.latex)
+        for table in tables:
             show(
                 f"{label}, {pluralise(len(runs), 'seed')}: {table.title}", table.header, table.rows, n_text=table.n_text
             )
-            if options.out:
-                write_table(options.out / label, table, latex=options.latex)
 
 
 def evaluate_run(run: ms.Run, n_samples: int | None) -> dict[str, xr.Dataset]:
@@ -82,21 +84,22 @@ def predict(options: Predict) -> None:
     batch = entry.parse(task, options.sequence)
     predicted = entry.predict(opened.hooked(options.step), task, batch)
     title, sequence = f"{opened.label}, seed {opened.spec.seed}", show_line_breaks(options.sequence)
+    tables = entry.prediction_tables(predicted)
+    if options.out is not None:
+        page = ms.report.Page(title, f"The sequence {sequence}", fold=True)
+        page.section("Predictions")
+        page.figure(entry.prediction_figure(predicted), entry.prediction_caption)
+        for table in tables:
+            page.show(table)
+        page.section("Attention")
+        example = ms.report.run_attention(opened, batch, step=options.step)
+        ms.report.attention_view(page, example, "Select a head to see it in full size; rows are queries, columns keys.")
+        write_page(options.out, page.html(), page.figures, options)
     console.print(Text.assemble((title, "bold"), f": {sequence}"))
-    for table in entry.prediction_tables(predicted):
+    for table in tables:
         console.print(_plain_table(table))
-    if options.out is None:
-        return
-    page = ms.report.Page(title, f"The sequence {sequence}", fold=True)
-    page.section("Predictions")
-    page.figure(entry.prediction_figure(predicted), entry.prediction_caption)
-    for table in entry.prediction_tables(predicted):
-        page.show(table)
-    page.section("Attention")
-    example = ms.report.run_attention(opened, batch, step=options.step)
-    ms.report.attention_view(page, example, "Select a head to see it in full size; rows are queries, columns keys.")
-    write_page(options.out, page.html(), page.figures, options)
-    console.print(f"wrote {options.out}", highlight=False)
+    if options.out is not None:
+        console.print(f"wrote {options.out}", highlight=False)
 
 
 def _plain_table(table: ms.report.Table) -> RichTable:

@@ -19,7 +19,7 @@ import mnemoscope as ms
 from mnemoscope.cli.analysis import xr
 from mnemoscope.cli.command import COMMANDS, Command
 from mnemoscope.cli.options import JobOptions, PresetOptions, ResultOptions
-from mnemoscope.cli.parse import default_system, parse_changes, parse_seeds, read_yaml
+from mnemoscope.cli.parse import default_system, parse_changes, parse_seeds, read_keys
 from mnemoscope.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class SweepOptions(JobOptions, ResultOptions):
 
 
 def sweep(options: SweepOptions) -> None:
-    """Train or search what the file declares; print the table, write arrays and the page."""
+    """Train or search what the file declares; write arrays and the page, print the table."""
     from mnemoscope.cli.commands.index import refresh
     from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
     from mnemoscope.report.sweeps import sweep_page, sweep_table
@@ -211,11 +211,11 @@ def sweep(options: SweepOptions) -> None:
     declared = read_sweep(options.file)
     found = _search_largest(declared, options) if declared.largest else _train_grid(declared, options)
     logged, table = sweep_table(found.drop_vars(found.attrs.get("numbers", ()))), sweep_table(found)
-    show(logged.title, logged.header, logged.rows, n_text=logged.n_text)
     write_arrays(options.out, {"sweep": found})
     write_table(options.out, table, latex=options.latex)
     page = sweep_page(found)
     write_page(options.out / "sweep.html", page.html(), page.figures, options)
+    show(logged.title, logged.header, logged.rows, n_text=logged.n_text)
     console.print(f"wrote sweep.nc, sweep.csv and sweep.html in {options.out}", highlight=False)
     refresh(options.out)
 
@@ -247,7 +247,7 @@ def read_sweep(file: Path) -> Sweep:
     from mnemoscope.core.specification import from_plain
     from mnemoscope.run.sweep import Sweep
 
-    content: dict[str, Any] = dict(read_yaml(file, str(file), KEYS))
+    content: dict[str, Any] = dict(read_keys(file, str(file), KEYS))
     if missing := [key for key in ("preset", "seeds", "axes") if key not in content]:
         raise InputError(f"{file} must hold {KEYS}; {missing[0]} is missing")
     if isinstance(seeds := content.get("seeds"), str | int):

@@ -127,7 +127,8 @@ def _fill(
     start = 0
     for one, other in pairs:
         stop = start + one.shape[1]
-        assert stop <= first.shape[1]
+        if stop > first.shape[1]:
+            raise InputError(f"pairs must fit into a head of width {first.shape[1]}; they need {stop}; raise d_head")
         first[:, start:stop], second[:, start:stop] = one, other
         start = stop
 
@@ -148,7 +149,8 @@ def layer_normalised(model: HookedTransformer, *, anchor: float = 3000.0) -> Hoo
     carries; large against r. The result has 2 * d_model + 2 dimensions; those of the circuit are the same as before.
     """
     cfg = model.cfg
-    assert cfg.normalization_type is None
+    if cfg.normalization_type is not None:
+        raise InputError(f"model must have no normalisation yet; got {cfg.normalization_type!r}; use it as it is")
     width = 2 * cfg.d_model + 2
     spec = ModelSpec(d_model=width, n_heads=cfg.n_heads, n_layers=cfg.n_layers, mlp=not cfg.attn_only, d_mlp=cfg.d_mlp)
     result = build(spec, d_vocab=cfg.d_vocab, n_ctx=cfg.n_ctx, seed=0)
@@ -214,7 +216,7 @@ def induction(
     draws = stream(seed, "noise")
     for block in model.blocks:
         for weight in (block.attn.W_Q, block.attn.W_K, block.attn.W_V, block.attn.W_O):
-            weight += noise * torch.randn(weight.shape, generator=draws)
+            weight += noise * torch.randn(weight.shape, generator=draws, dtype=torch.float32)
     return model
 
 
@@ -227,7 +229,7 @@ def induction_batch(n: int, *, n_tokens: int, n_ctx: int, generator: torch.Gener
     """
     half = n_ctx // 2
     in_range("n_tokens", n_tokens, half, float("inf"))
-    scores = torch.rand(n, n_tokens, generator=generator, device=generator.device)
+    scores = torch.rand(n, n_tokens, generator=generator, device=generator.device, dtype=torch.float32)
     shown = scores.argsort(1)[:, :half]
     inputs = torch.cat((shown, shown), 1)
     place = torch.arange(2 * half, device=inputs.device).expand(n, -1)
@@ -335,7 +337,7 @@ def _check(mapping: Sequence[int]) -> None:
 
 
 def _unit_vectors(n: int, width: int, draws: torch.Generator) -> Float[Tensor, "n width"]:
-    vectors = torch.randn(n, width, generator=draws)
+    vectors = torch.randn(n, width, generator=draws, dtype=torch.float32)
     return vectors / vectors.norm(dim=1, keepdim=True)
 
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from transformer_lens.model_bridge import TransformerBridge
 
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.seeding import fixed_defaults
 from mnemoscope.models.building import silence_deprecation, usable_device
 from mnemoscope.models.language import families
 from mnemoscope.models.language.sources import (
@@ -125,6 +126,7 @@ _AS_THEY_ARE: dict[str, bool] = {
 }
 
 
+@fixed_defaults()
 def language_model(
     source: str | Path = PACKAGED,
     *,
@@ -172,6 +174,7 @@ def language_model(
     return model.to(device, print_details=False).eval()
 
 
+@fixed_defaults()
 def bridged_language_model(
     source: str | Path = PACKAGED,
     *,

@@ -118,7 +118,9 @@ class FactualRecall(BaseTask):
             return self._shares(below, device).multinomial(n, replacement=True, generator=generator)
 
         subject, relation = draw(self.n_subjects), draw(self.n_relations)
-        places = torch.rand(n, self.length - 1, generator=generator, device=device).argsort(1)[:, :2]
+        places = torch.rand(n, self.length - 1, generator=generator, device=device, dtype=torch.float32).argsort(1)[
+            :, :2
+        ]
         return self.batch(subject, relation, places, self._noise(n, generator))
 
     def every_fact(self, n: int, *, generator: torch.Generator) -> Batch:
@@ -129,7 +131,9 @@ class FactualRecall(BaseTask):
             torch.arange(self.n_subjects, device=device),
             torch.arange(self.n_relations, device=device),
         )
-        places = torch.rand(len(facts), self.length - 1, generator=generator, device=device).argsort(1)[:, :2]
+        places = torch.rand(
+            len(facts), self.length - 1, generator=generator, device=device, dtype=torch.float32
+        ).argsort(1)[:, :2]
         return self.batch(facts[:, 1], facts[:, 2], places, self._noise(len(facts), generator))
 
     def _noise(self, n: int, generator: torch.Generator) -> Int[Tensor, "batch pos"]:
@@ -214,7 +218,9 @@ class FactualRecall(BaseTask):
             noise = self.first["noise"] + (noise - self.first["noise"] + step) % self.n_noise
         else:
             n = self.n_subjects if kind == "other_subject" else self.n_relations
-            draws = torch.rand(len(batch), n, generator=generator, device=generator.device).to(device)
+            draws = torch.rand(len(batch), n, generator=generator, device=generator.device, dtype=torch.float32).to(
+                device
+            )
             facts = self.table().to(device)
             others = facts.T[relation] if kind == "other_subject" else facts[subject]
             same = others == facts[subject, relation][:, None]

@@ -92,7 +92,7 @@ def count_bigrams(text: str) -> Counts:
 def shakespeare() -> Bigrams:
     """Tiny Shakespeare, 65 symbols."""
     source = resources.files("mnemoscope.systems.in_context_bigrams") / "data" / "shakespeare_char_bigrams.csv"
-    rows = list(csv.reader(source.read_text().splitlines()))[1:]
+    rows = list(csv.reader(source.read_text(encoding="utf-8").splitlines()))[1:]
     return Bigrams(tuple(sorted((int(first), int(second), int(count)) for first, second, count in rows)))
 
 
@@ -150,8 +150,8 @@ def walk(
     n, n_tokens = prescribed.shape
     shape, device = (length - 1, n), generator.device
     column = torch.randint(n_tokens, shape, generator=generator, device=device)
-    level = torch.rand(shape, generator=generator, device=device)
-    replaced = torch.rand(shape, generator=generator, device=device) < noise if noise else None
+    level = torch.rand(shape, generator=generator, device=device, dtype=torch.float32)
+    replaced = torch.rand(shape, generator=generator, device=device, dtype=torch.float32) < noise if noise else None
     threshold, alias, successor = table.threshold.flatten(), table.alias.flatten(), prescribed.flatten()
     row = torch.arange(n, device=device) * n_tokens
     tokens = first.new_empty(length, n)

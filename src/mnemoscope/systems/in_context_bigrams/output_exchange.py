@@ -44,11 +44,15 @@ def exchange(
             "exchange_output needs sequences in which a trigger's output is shown and asked for again; "
             f"{n_unusable} of {len(batch)} are not; select the others with task.exchangeable(batch)"
         )
-    scores = torch.rand(usable.shape, generator=generator, device=generator.device).to(triggers.device)
+    scores = torch.rand(usable.shape, generator=generator, device=generator.device, dtype=torch.float32).to(
+        triggers.device
+    )
     chosen = (scores + 4 * usable - 2 * is_trigger.gather(1, outputs.clamp(min=0))).argmax(1)[:, None]
     tokens = marked.gather(1, chosen[..., None].expand(-1, -1, marked.shape[2]))[:, 0]
     candidates = free.gather(1, chosen[..., None].expand(-1, -1, free.shape[2]))[:, 0]
-    scores = torch.rand(candidates.shape, generator=generator, device=generator.device).to(triggers.device)
+    scores = torch.rand(candidates.shape, generator=generator, device=generator.device, dtype=torch.float32).to(
+        triggers.device
+    )
     new = torch.where(candidates, scores - _n_impossible(tokens, chain), -torch.inf).argmax(1)[:, None]
     return torch.where(tokens == _NEW, new, tokens), outputs.scatter(1, chosen, new)
 

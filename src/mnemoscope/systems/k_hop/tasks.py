@@ -87,7 +87,7 @@ class KHop(BaseTask):
         if self.hidden_seed is None:
             raise InputError("task.hidden_seed is not set: choose one, or take task.for_seed(seed)")
         draws = generator(self.hidden_seed, "hidden permutations")
-        return torch.rand(self.n_functions, self.n_symbols, generator=draws).argsort(-1)
+        return torch.rand(self.n_functions, self.n_symbols, generator=draws, dtype=torch.float32).argsort(-1)
 
     # ---- generation
 
@@ -95,7 +95,9 @@ class KHop(BaseTask):
         """`n` sequences; both splits are the same distribution."""
         one_of("split", split, SPLITS)
         size = (n, self.n_functions, self.n_symbols)
-        return self.batch(torch.rand(size, generator=generator, device=generator.device).argsort(-1))
+        return self.batch(
+            torch.rand(size, generator=generator, device=generator.device, dtype=torch.float32).argsort(-1)
+        )
 
     def batch(self, shown: Int[Tensor, "batch function symbol"]) -> Batch:
         """The sequences that show these functions."""
@@ -184,7 +186,9 @@ class KHop(BaseTask):
         one_of("kind", kind, self.corruptions)
         n, device, n_symbols = len(batch), batch.inputs.device, self.n_symbols
         symbols, rows = batch.inputs.argmax(-1), torch.arange(n, device=device)
-        draws = torch.rand(n, 2 + n_symbols, generator=generator, device=generator.device).to(device)
+        draws = torch.rand(n, 2 + n_symbols, generator=generator, device=generator.device, dtype=torch.float32).to(
+            device
+        )
         asker = (draws[:, 0] * (self.n_ctx if self.cyclic else n_symbols)).long()
         hop = (draws[:, 1] * self.hops[-1]).long()
         place = self.followed(symbols, self.hidden())[0][rows, asker, hop]

@@ -124,7 +124,9 @@ def repeated(model: HookedModel, *, n: int, seed: int, words: str = COMMON, leng
 def other_words(batch: Batch, *, seed: int) -> Int[Tensor, "batch pos"]:
     """Foils: at every position another token of the same sequence, drawn among those that are not due there."""
     n, n_pos = batch.inputs.shape
-    scores = torch.rand(n, n_pos, n_pos, generator=generator(seed, "foils")).to(batch.inputs.device)
+    scores = torch.rand(n, n_pos, n_pos, generator=generator(seed, "foils"), dtype=torch.float32).to(
+        batch.inputs.device
+    )
     due = batch.inputs[:, None, :] == batch.targets[:, :, None]
     front = torch.zeros_like(due)
     front[:, :, 0] = True  # what begins a text is no word

@@ -86,10 +86,10 @@ def associations(n: int, d: int, *, draw: int, n_outputs: int | None = None, ort
 
 def _vectors(n: int, d: int, stream: torch.Generator, orthonormal: bool) -> Float[Tensor, "vector d"]:
     if not orthonormal:
-        return normalize(torch.randn(n, d, generator=stream), dim=1)
+        return normalize(torch.randn(n, d, generator=stream, dtype=torch.float32), dim=1)
     if n > d:
         raise InputError(f"n must be at most d = {d} where vectors are orthonormal; got {n}; leave out orthonormal")
-    return torch.linalg.qr(torch.randn(d, d, generator=stream))[0][:n]
+    return torch.linalg.qr(torch.randn(d, d, generator=stream, dtype=torch.float32))[0][:n]
 
 
 PER_OCTAVE = 16

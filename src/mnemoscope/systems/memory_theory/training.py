@@ -91,7 +91,7 @@ def zero_matrix(d: int) -> Weights:
 def random_mlp(d: int, width: int, *, draw: int) -> Weights:
     """The start of an MLP: normal weights with the inverse of their number of inputs as variance."""
     stream = generator(draw, "mlp", d, width)
-    return tuple(torch.randn(a, b, generator=stream) / a**0.5 for a, b in ((d, width), (width, d)))
+    return tuple(torch.randn(a, b, generator=stream, dtype=torch.float32) / a**0.5 for a, b in ((d, width), (width, d)))
 
 
 @torch.no_grad()

@@ -129,7 +129,7 @@ def lookup(task: ModularAddition, *, seed: int = 0) -> HookedTransformer:
     first, second, answer = (batch.latents[name] for name in ("a", "b", "sum"))
     mlp.W_in[:] = dim["read"][:, first] / GAIN + dim["token"][:, second]
     mlp.b_in[:] = -1
-    factors = 1 + torch.rand(p * p, generator=torch.Generator().manual_seed(seed))
+    factors = 1 + torch.rand(p * p, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
     mlp.W_out[:] = GAIN * (factors * dim["answer"][:, answer]).T
     model.unembed.W_U[:] = SURENESS / GAIN * dim["answer"]
     return model

@@ -100,9 +100,11 @@ class Retrieval(BaseTask):
         """`n` sequences; both splits are the same distribution."""
         one_of("split", split, SPLITS)
         device, n_chains = generator.device, self.n_chains
-        draws = torch.rand(n, self.n_steps + 1, n_chains, generator=generator, device=device)
+        draws = torch.rand(n, self.n_steps + 1, n_chains, generator=generator, device=device, dtype=torch.float32)
         chain = draws.argsort(-1)  # of the pair at every place of every step, of the queries last
-        vectors = torch.randn(n, n_chains * (self.n_steps + 1), self.d_symbol, generator=generator, device=device)
+        vectors = torch.randn(
+            n, n_chains * (self.n_steps + 1), self.d_symbol, generator=generator, device=device, dtype=torch.float32
+        )
         first = chain * (self.n_steps + 1) + torch.arange(self.n_steps + 1, device=device)[:, None]
         pairs, queries = torch.stack((first[:, :-1], first[:, :-1] + 1), -1), chain[:, -1] * (self.n_steps + 1)
         if self.order == "backward":

@@ -233,7 +233,7 @@ class StandIn:
         stream = generator(self.seed, "stand-in", *named)
         share = self.share if question.formulation in self.knows else 1 / len(question.acceptable)
         others = [answer for answer in question.acceptable if answer != question.correct]
-        right = bool(torch.rand(1, generator=stream) < share)
+        right = bool(torch.rand(1, generator=stream, dtype=torch.float32) < share)
         other = others[int(torch.randint(len(others), (1,), generator=stream))]
         said = question.correct if right else other
         rest = math.log(0.1 / len(others))

@@ -154,7 +154,7 @@ def example(task: PermutationLookup) -> Batch:
 
 def explorer() -> str:
     """The script with which the live explorer computes the task."""
-    return (files("mnemoscope.systems.tiny_recall") / "explorer.js").read_text()
+    return (files("mnemoscope.systems.tiny_recall") / "explorer.js").read_text(encoding="utf-8")
 
 
 _FLOORS = {"bayes": "floor: all mappings", "bayes_train": "floor: training mappings"}

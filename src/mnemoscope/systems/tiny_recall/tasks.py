@@ -122,7 +122,7 @@ class PermutationLookup(BaseTask):
         if self.repeat_ratio:
             copied = torch.tensor(self.slots_copied, device=device) - 1
             source = copied[torch.randint(len(copied), (n,), generator=generator, device=device)]
-            repeated = torch.rand(n, generator=generator, device=device) < self.repeat_ratio
+            repeated = torch.rand(n, generator=generator, device=device, dtype=torch.float32) < self.repeat_ratio
             x[:, -1] = torch.where(repeated, x.gather(1, source[:, None])[:, 0], x[:, -1])
         return self.batch(x, mapping)
 
@@ -276,7 +276,7 @@ class PermutationLookup(BaseTask):
         latents, n, last = batch.latents, len(batch), self.n_values - 1
         x, mapping, repeat = latents["x"].clone(), latents["mapping"], latents["is_repeat"]
         source = latents["source_slot"] - 1
-        scores = torch.rand(n, last, generator=generator, device=generator.device).to(x.device)
+        scores = torch.rand(n, last, generator=generator, device=generator.device, dtype=torch.float32).to(x.device)
         if kind in ("exchange_distractor", "move_repeat"):
             scores = scores.scatter_add(1, source.clamp(min=0)[:, None], repeat[:, None] * 2.0)
         order = scores.argsort(1)  # a random order of the earlier slots, the source last

@@ -70,7 +70,9 @@ def contexts(
     shape = (n_repeats, n_samples)
     tokens = torch.randint(1, n_tokens, (*shape, length), generator=stream)
     output = torch.randint(1, n_tokens, shape, generator=stream)
-    seen, target = (output.where(torch.rand(shape, generator=stream) >= noise, n_tokens) for _ in range(2))
+    seen, target = (
+        output.where(torch.rand(shape, generator=stream, dtype=torch.float32) >= noise, n_tokens) for _ in range(2)
+    )
     first = torch.randint(0, length - 2, (*shape, 1), generator=stream)
     tokens.scatter_(-1, first, TRIGGER).scatter_(-1, first + 1, seen.unsqueeze(-1))
     tokens[..., -1] = TRIGGER

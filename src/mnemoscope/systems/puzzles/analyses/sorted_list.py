@@ -151,7 +151,7 @@ def cost_of_the_look(subject: Subject) -> float:
     Each list is asked at one random position.
     """
     task, batch = task_of(subject), lists(subject, "cost of the look")
-    draws = torch.rand(len(batch), 2, generator=generator(subject.seed, "asker"))
+    draws = torch.rand(len(batch), 2, generator=generator(subject.seed, "asker"), dtype=torch.float32)
     asker = task.length + (draws[:, 0] * task.length).long()
     here = batch.latents["next_at"].gather(1, asker[:, None])[:, 0]
     other = (here + 1 + (draws[:, 1] * (task.length - 1)).long()) % task.length

@@ -84,7 +84,7 @@ class Brackets(BaseTask):
             weights = 1 / torch.arange(1, self.max_pairs + 1, device=device)
             pairs = 1 + weights.multinomial(n, replacement=True, generator=generator)
         rises, length = _rises(self.max_pairs).to(device), 2 * pairs
-        draws = torch.rand(n, self.n_ctx - 2, generator=generator, device=device)
+        draws = torch.rand(n, self.n_ctx - 2, generator=generator, device=device, dtype=torch.float32)
         inputs = torch.full((n, self.n_ctx), PAD, device=device)
         height, below = torch.zeros_like(kinds), torch.zeros_like(kinds)
         rows, place = torch.arange(n, device=device), length.clone()

@@ -72,7 +72,7 @@ class DigitSum(BaseTask):
     def sample(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
         """`n` pairs of numbers; both splits are the same distribution."""
         one_of("split", split, SPLITS)
-        drawn = torch.rand(n, 2, self.n_digits, generator=generator, device=generator.device)
+        drawn = torch.rand(n, 2, self.n_digits, generator=generator, device=generator.device, dtype=torch.float32)
         top = torch.full_like(drawn, BASE)
         top[..., 0] = BASE // 2
         return self.batch((drawn * top).long())
@@ -158,7 +158,7 @@ class DigitSum(BaseTask):
         one_of("kind", kind, self.corruptions)
         n, terms = len(batch), self.terms(batch.inputs).clone()
         device, rows = terms.device, torch.arange(n, device=terms.device)
-        draws = torch.rand(n, 4, generator=generator, device=generator.device).to(device)
+        draws = torch.rand(n, 4, generator=generator, device=generator.device, dtype=torch.float32).to(device)
         places = self.n_digits - (kind == "flip_carry")
         place = (draws[:, 0] * places).long()
         if kind == "exchange_numbers":

@@ -166,7 +166,7 @@ class FirstUnique(BaseTask):
         once, place = self.once(batch.inputs)[:, -1], self.first_place(batch.inputs) - 1
         ordered = torch.where(once, place, length).sort(1)[0]  # where those that stand once stand
         here = ordered[:, :1]
-        draws = torch.rand(n, length, generator=generator, device=generator.device).to(device)
+        draws = torch.rand(n, length, generator=generator, device=generator.device, dtype=torch.float32).to(device)
         if kind in ("repeat_answer", "exchange_uniques"):
             missing = (place == length).int().argmax(1, keepdim=True)
             letter = torch.where(here < length, shown.gather(1, here.clamp(max=length - 1)), missing)
@@ -180,7 +180,9 @@ class FirstUnique(BaseTask):
         else:
             answer, letters = self.first_once(batch.inputs)[:, -1:], torch.arange(self.n_letters, device=device)
             size = (n, self.n_letters)
-            preferred = 1 + torch.rand(size, generator=generator, device=generator.device).to(device)
+            preferred = 1 + torch.rand(size, generator=generator, device=generator.device, dtype=torch.float32).to(
+                device
+            )
             one = (preferred * ((place < length) & (letters != answer))).argmax(1, keepdim=True)
             other = (preferred * ((letters != one) & (letters != answer))).argmax(1, keepdim=True)
             shown = torch.where(shown == one, other, torch.where(shown == other, one, shown))

@@ -80,7 +80,7 @@ class Palindrome(BaseTask):
         device = generator.device
         size = (n, self.half)
         first, other = (torch.randint(self.n_values, size, generator=generator, device=device) for _ in range(2))
-        draws = torch.rand(n, self.half + 2, generator=generator, device=device)
+        draws = torch.rand(n, self.half + 2, generator=generator, device=device, dtype=torch.float32)
         scores, number = draws[:, : self.half], 1 + (draws[:, -1:] * self.half).long()
         drawn = scores < 0.5 if self.redrawn == "coin" else scores.argsort(1).argsort(1) < number
         return self.batch(first, torch.where(drawn & (draws[:, -2:-1] < 0.5), other, first))
@@ -195,7 +195,9 @@ class Palindrome(BaseTask):
             order = (torch.arange(self.half, device=device) + shift.to(device)) % self.half
             first, changed = first.gather(1, order), second.gather(1, order)
         else:
-            scores = torch.rand(len(batch), self.n_values, generator=generator, device=generator.device)
+            scores = torch.rand(
+                len(batch), self.n_values, generator=generator, device=generator.device, dtype=torch.float32
+            )
             names = scores.argsort(1).to(device)
             first, changed = names.gather(1, first), names.gather(1, second)
         return replace(self.batch(first, changed), weights=batch.weights, scored=batch.scored)

@@ -60,7 +60,7 @@ class RunningSum(BaseTask):
         one_of("split", split, SPLITS)
         device = generator.device
         sizes = torch.randint(self.largest + 1, (n, self.length), generator=generator, device=device)
-        draws = torch.rand(n, self.length, 2, generator=generator, device=device)
+        draws = torch.rand(n, self.length, 2, generator=generator, device=device, dtype=torch.float32)
         turns = torch.where(draws[..., 0] < self.opposite, -1, 1) * sizes
         either = torch.where(draws[..., 1] < 0.5, -1, 1)  # the sign where the sum is zero
         values, total = torch.empty_like(sizes), sizes.new_zeros(n)
@@ -142,7 +142,9 @@ class RunningSum(BaseTask):
         one_of("kind", kind, self.corruptions)
         changed = self.values(batch).clone()
         n, device = len(changed), changed.device
-        draws = torch.rand(n, self.length, self.d_vocab, generator=generator, device=generator.device).to(device)
+        draws = torch.rand(
+            n, self.length, self.d_vocab, generator=generator, device=generator.device, dtype=torch.float32
+        ).to(device)
         if kind == "reorder":
             changed = changed.gather(1, draws[:, : changed.shape[1], 0].argsort(1))
         elif kind == "turn_sum":

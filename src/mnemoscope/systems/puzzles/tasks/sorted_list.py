@@ -57,7 +57,9 @@ class SortedList(BaseTask):
     def sample(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
         """`n` lists; both splits are the same distribution."""
         one_of("split", split, SPLITS)
-        order = torch.rand(n, self.n_values, generator=generator, device=generator.device).argsort(-1)
+        order = torch.rand(n, self.n_values, generator=generator, device=generator.device, dtype=torch.float32).argsort(
+            -1
+        )
         return self.batch(order[:, : self.length])
 
     def batch(self, shown: Int[Tensor, "batch value"]) -> Batch:
@@ -137,7 +139,9 @@ class SortedList(BaseTask):
         """
         one_of("kind", kind, self.corruptions)
         n, device = len(batch), batch.inputs.device
-        draws = torch.rand(n, self.n_values + 3 * self.length, generator=generator, device=generator.device).to(device)
+        draws = torch.rand(
+            n, self.n_values + 3 * self.length, generator=generator, device=generator.device, dtype=torch.float32
+        ).to(device)
         shown, ranked = batch.inputs[:, : self.length], batch.inputs[:, self.length + 1 :]
         if kind == "reorder":
             order = draws[:, : self.length].argsort(-1)

@@ -93,7 +93,9 @@ def one_in_ten(number: int) -> dict[str, Measured]:
 
 def _random(number: int, name: str) -> Tensor:
     """Numbers from 0 to 1 for every slot."""
-    return torch.rand(N_COUNTED + N_TESTED, _VALUES, generator=generator(FIRST_CONTROL_SEED + number, name))
+    return torch.rand(
+        N_COUNTED + N_TESTED, _VALUES, generator=generator(FIRST_CONTROL_SEED + number, name), dtype=torch.float32
+    )
 
 
 _permuted, _independent, _in_order, _one_in_ten = (
