@@ -111,7 +111,8 @@ def derivatives_of_weights(subject: TestSubject) -> Iterator[Comparison]:
         weight.requires_grad_(True)
         logits = _logits(subject, {})
         weights, along = subject.noise(logits, 1), subject.noise(weight).detach()
-        gradient = torch.autograd.grad((logits * weights).sum(), weight, allow_unused=True)[0]
+        total = (logits * weights).sum()
+        gradient = torch.autograd.grad(total, weight, allow_unused=True)[0] if total.requires_grad else None
         weight.requires_grad_(kept)
 
         def moved(by: float, weight: Tensor = weight, before: Tensor = before, along: Tensor = along) -> Tensor:
