@@ -275,7 +275,7 @@ def inputs_stay(subject: TestSubject) -> Iterator[Comparison]:
 
 
 class _AddsInPlace(Faulty):
-    """What a hook has seen is changed in place after the run."""
+    """The activation that a hook has seen is changed in place after the run."""
 
     def run_with_hooks(self, inputs: Tensor, fwd_hooks: Any = (), **options: Any) -> Tensor:
         seen: list[Tensor] = []
