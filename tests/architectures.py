@@ -26,7 +26,7 @@ _LLAMA_3_1 = {
 
 ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "GPT-2": ("GPT2", _GPT),
-    "Pythia": ("GPTNeoX", {**_LLAMA, "rotary_pct": 0.5, "use_parallel_residual": True}),
+    "Pythia": ("GPTNeoX", {**_LLAMA, "num_key_value_heads": 4, "rotary_pct": 0.5, "use_parallel_residual": True}),
     "GPT-J": ("GPTJ", {**_GPT, "rotary_dim": 4}),
     "GPT-Neo": ("GPTNeo", {"hidden_size": 16, "num_layers": 2, "num_heads": 4, "max_position_embeddings": N_CTX,
                            "attention_types": [[["global", "local"], 1]], "window_size": 4}),

@@ -24,7 +24,7 @@ def test_axes_without_labels_are_found_in_whatever_is_returned():
     assert checked(lambda given: given)(bare) is bare, "what was given without labels needs none"
 
 
-@pytest.mark.parametrize("found", [named_patterns(MODEL, BATCH), named_patterns(MODEL, BATCH, "abcdefghijklmnop")])
+@pytest.mark.parametrize("found", [named_patterns(MODEL, BATCH), named_patterns(MODEL, BATCH, [*"abcdefghijklmnop"])])
 def test_patterns_that_are_selected_keep_their_numbers(found):
     some = found.isel(layer=[2], head=[1], example=[3, 4], query=slice(2, None))
     assert {axis: some[axis].values.tolist() for axis in ("layer", "head", "example")} == {

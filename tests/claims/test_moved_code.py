@@ -167,9 +167,10 @@ def test_a_function_without_a_source_is_never_taken_for_another(tmp_path):
 
 
 PRINTED = """
+from inspect import unwrap
 from mnemoscope.analyses.evaluation import evaluate
 from mnemoscope.claims.measures import MeasureCall, instrument
-assert evaluate.__code__.co_firstlineno > N
+assert unwrap(evaluate).__code__.co_firstlineno > N
 print(instrument(), MeasureCall(evaluate, version=1).key)
 """
 

@@ -49,7 +49,7 @@ def test_padded_sequences_keep_their_lengths():
         ({"sequences": TOKENS[:, :0]}, "at least one token"),
         ({"sequences": TOKENS + 1}, "token 6"),
         ({"sequences": TOKENS.repeat(1, 2)}, "the batch has 10"),
-        ({"sequences": TOKENS, "symbols": "abc"}, "6 tokens; got 3"),
+        ({"sequences": TOKENS, "symbols": [*"abc"]}, "6 tokens; got 3"),
         ({"sequences": TOKENS, "pos": 5}, "pos must be from -5 to 4"),
         ({"sequences": TOKENS, "pos": []}, "at least one position"),
     ],

@@ -96,7 +96,7 @@ def test_wrong_arguments_are_refused():
 
 def test_the_command_writes_files_and_ends_with_1_where_a_law_is_broken(models, capsys):
     main(["hookcheck", f"{models}:fine", "--laws", *SOME])
-    assert "2 holds, 1 does not apply" in capsys.readouterr().out
+    assert "holds: 2, does not apply: 1" in capsys.readouterr().out
     with pytest.raises(SystemExit) as end:
         main(["hookcheck", "deaf", "--import", models, "--laws", *SOME, "--json", "out/r.json", "--junit", "out/r.xml"])
     assert end.value.code == 1

@@ -142,8 +142,9 @@ def preset(name: str, recipe: str = "quick", seed: int = 0, *, changes: Mapping[
         by_part.setdefault(part, {})[name_of_field] = value
     for part, fields in by_part.items():  # together: on its own a change may contradict the others
         parts[part] = replace_fields(parts[part], fields, part)
-    if changes:
-        name = _changed(name, changes)
+    if changes:  # by the values that they became: 0 and 0.0 are one rate
+        became = {key: getattr(parts[key.partition(".")[0]], key.partition(".")[2]) for key in changes}
+        name = _changed(name, {key: became[key] if became[key] == value else value for key, value in changes.items()})
     return RunSpec(**{**parts, "task": parts["task"].for_seed(seed)}, seed=seed, preset=name)
 
 
@@ -163,12 +164,8 @@ def names_with_words(systems: Iterable[System] | None = None) -> dict[str, str]:
 
 
 def _changed(name: str, changes: Mapping[str, Any]) -> str:
-    """The name of a preset with changes, of which it carries a digest; 0 and 0.0 are one value."""
-    values = {
-        field: int(value) if isinstance(value, float) and value.is_integer() else value
-        for field, value in changes.items()
-    }
-    return f"{name}+{hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()[:6]}"
+    """The name of a preset with changes, of which it carries a digest."""
+    return f"{name}+{hashlib.sha256(repr(sorted(changes.items())).encode()).hexdigest()[:6]}"
 
 
 MAX_VALUE_LENGTH = 48

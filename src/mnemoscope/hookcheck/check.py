@@ -50,7 +50,7 @@ class Report:
     @property
     def counts(self) -> str:
         """The number of laws with each outcome, in words."""
-        return ", ".join(f"{self.count(outcome)} {outcome}" for outcome in OUTCOMES if self.count(outcome))
+        return ", ".join(f"{outcome}: {self.count(outcome)}" for outcome in OUTCOMES if self.count(outcome))
 
     def __str__(self) -> str:
         breaches = [self.findings[name].describe(LAWS[name]) for name in self.broken]

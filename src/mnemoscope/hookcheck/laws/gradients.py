@@ -14,11 +14,12 @@ from mnemoscope.hookcheck.precision import in_precision
 from mnemoscope.hookcheck.subject import TestSubject
 
 FAMILY = Family(name="gradients", analyses=("discover", "edges"))
-_STEPS = (1e-5, 1e-3)
-"""Lengths of differences, of which the better counts: the short one rounds where a model computes norms in float32, and
-the long one goes past the corners of a ReLU.
+_STEPS = (1e-5, 1e-4, 1e-3)
+"""Lengths of differences, of which the best counts: short ones round where a model computes in float32, and long ones
+go past the corners of a ReLU.
 """
-_TOLERANCE = 5e-3
+_TOLERANCE = 2e-2
+"""Plain modules that round so differ by up to .013."""
 _N_STEPS = 12
 """Gradients on the way from one activation to another; their sum misses the difference by less than a hundredth."""
 
@@ -63,7 +64,7 @@ def _by_difference(subject: TestSubject, point: str) -> Comparison:
 def _derivative(
     point: str, gradient: Tensor, along: Tensor, weights: Tensor, moved: Callable[[float], Tensor]
 ) -> Comparison:
-    """A gradient along a direction beside differences of logits, of which the better counts."""
+    """A gradient along a direction beside differences of logits, of which the best counts."""
     size = (gradient.square().sum() * along.square().mean()).sqrt()  # by chance the derivative itself may be small
     found = []
     for step in _STEPS:

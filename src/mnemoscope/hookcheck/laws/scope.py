@@ -150,7 +150,7 @@ def the_configuration_stays(subject: TestSubject) -> Iterator[Comparison]:
 
 @FAMILY.law(
     reason="A draw from the global generator moves the user's own sampling and training.",
-    mutant=leaves_behind(lambda model: torch.rand(1)),
+    mutant=leaves_behind(lambda model: torch.rand(1, dtype=torch.float32)),
 )
 def the_global_generator_stays(subject: TestSubject) -> Iterator[Comparison]:
     """Runs in evaluation mode draw nothing from the global generator, and do not seed it."""

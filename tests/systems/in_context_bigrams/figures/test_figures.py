@@ -67,7 +67,7 @@ def test_stored_memories_have_a_diagonal():
 
 
 def test_patterns_stand_before_and_after_with_their_tokens_coloured():
-    example = marked_patterns(constructed.induction(6, 12), SEQUENCE, "ab<def").isel(example=0)
+    example = marked_patterns(constructed.induction(6, 12), SEQUENCE, [*"ab<def"]).isel(example=0)
     assert example.role.values.tolist() == ["trigger", "output", "trigger", "output", "other", "trigger", "output"]
     figure = before_and_after({"step 0": example, "step 9": example}, n_pos=5)
     assert [note.text for note in figure.layout.annotations] == [
@@ -81,7 +81,7 @@ def test_patterns_stand_before_and_after_with_their_tokens_coloured():
 
 def test_what_is_trigger_and_output_at_once_has_both_marks_and_html_is_escaped():
     batch = given(0, 0, 0, 0, 0, triggers=[0, 4], outputs=[0, 1])
-    example = marked_patterns(constructed.induction(6, 12), batch, "<bcdef").isel(example=0)
+    example = marked_patterns(constructed.induction(6, 12), batch, [*"<bcdef"]).isel(example=0)
     assert example.role.values.tolist()[1] == "output and trigger"
     assert mark_triggers(example).token.values[1] == "▸<◂"
     assert "&lt;</b>" in before_and_after({"now": example}).layout.xaxis.ticktext[1]
