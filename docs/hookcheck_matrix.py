@@ -88,7 +88,8 @@ def measure_cell(make: Callable[[Any], Any], name: str) -> Cell:
         subject.clean  # noqa: B018 - a model that cannot run is none
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        return {"none": re.sub(r"^source \S+: ", "", lines[0]).partition(" (")[0].partition(": ")[0][:160]}
+        reason = re.sub(r"^source \S+: ", "", lines[0]).partition(" (")[0].partition(": ")[0]
+        return {"none": re.sub(r"\ba \w+ForCausalLM", "it", reason)[:160]}
     found = {law.name: law.examine(subject) for law in LAWS.values()}
     return {
         "holds": sum(finding.outcome == "holds" for finding in found.values()),
