@@ -125,18 +125,15 @@ def _shown(cell: Cell | None) -> str:
 
 
 def _listed(cells: Mapping[str, Cell]) -> list[str]:
-    """By law the architectures that break it, and the reasons of those that are not there."""
+    """A table of the laws that are broken, with the architectures, and of the reasons of those that are not there."""
     by_law: dict[str, list[str]] = {}
     for name, cell in cells.items():
         for law, (amount, *points) in cell.get("broken", {}).items():
-            by_law.setdefault(law, []).append(f"{name} ({amount:.2g} at `{points[0]}`)")
-    lines = [f"- *{law}*: {', '.join(names)}" for law, names in by_law.items()]
-    reasons: dict[str, list[str]] = {}
-    for name, cell in cells.items():
+            by_law.setdefault(f"*{law}*", []).append(f"{name} ({amount:.2g} at `{points[0]}`)")
         if "none" in cell:
-            reasons.setdefault(cell["none"], []).append(name)
-    lines += [f"- no model of {', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    return lines or ["- no law is broken"]
+            by_law.setdefault(f"no model: {cell['none']}", []).append(name)
+    rows = [f"| {law} | {', '.join(names)} |" for law, names in by_law.items()]
+    return ["| broken law, or why there is no model | architectures |", "| --- | --- |", *rows] if rows else ["No law is broken."]
 
 
 def page(results: Mapping[str, Mapping[str, Cell]], before: str) -> str:
