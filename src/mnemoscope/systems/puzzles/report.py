@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import xarray as xr
 
-from mnemoscope import REPORTS, Run
+from mnemoscope import REPORTS, Run, RunSpec, preset
 from mnemoscope.models import subject
 from mnemoscope.report import Page, Results, Table, plain_report
 from mnemoscope.systems.puzzles.published import PUBLISHED, published_table
@@ -42,10 +42,20 @@ PAGES = {
 def examine(run: Run) -> dict[str, xr.Dataset]:
     """Results as for any task of tokens, and the counterparts of what was published of the puzzle."""
     found, known = plain_report.examine(run), PUBLISHED.get(run.spec.task.name)
-    if known is None:
+    if known is None or not _has_published_size(run.spec):
         return found
     numbers = {name: ((), value) for name, value in known.measure(subject(run)).items()}
     return {**found, "published": xr.Dataset(numbers, attrs={"task": run.spec.task.name})}
+
+
+def _has_published_size(spec: RunSpec) -> bool:
+    """True if a run has the inputs and heads of the published model, so that its places and heads are there."""
+    published = preset(spec.task.name, "published")
+
+    def size(each: RunSpec) -> tuple[int, ...]:
+        return each.task.n_ctx, each.task.d_vocab, each.model.n_layers, each.model.n_heads
+
+    return size(spec) == size(published)
 
 
 def _published(results: Mapping[str, Results]) -> list[Table]:
