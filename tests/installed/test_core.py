@@ -25,8 +25,8 @@ def test_the_core_wheel_alone_has_runs_for_a_start_and_says_how_to_get_the_other
 
 def test_the_data_wheels_bring_every_run(installation, tmp_path):
     sizes = {wheel.name: wheel.stat().st_size for wheel in installation.wheels.glob("mnemoscope_zoo_*.whl")}
-    assert len(sizes) == 5
+    assert len(sizes) == 7
     assert max(sizes.values()) < MOST_DATA
     code = "from mnemoscope.models import zoo; print(len(zoo.labels()), zoo.missing(), zoo.not_installed())"
     result = installation.run(["python", "-c", code], tmp_path)
-    assert result.stdout.splitlines()[-1] == "60 [] None"
+    assert result.stdout.splitlines()[-1] == "69 [] None"
