@@ -133,7 +133,8 @@ def _listed(cells: Mapping[str, Cell]) -> list[str]:
         if "none" in cell:
             by_law.setdefault(f"no model: {cell['none']}", []).append(name)
     rows = [f"| {law} | {', '.join(names)} |" for law, names in by_law.items()]
-    return ["| broken law, or why there is no model | architectures |", "| --- | --- |", *rows] if rows else ["No law is broken."]
+    header = ["| broken law, or why there is no model | architectures |", "| --- | --- |"]
+    return [*header, *rows] if rows else ["No law is broken."]
 
 
 def page(results: Mapping[str, Mapping[str, Cell]], before: str) -> str:
