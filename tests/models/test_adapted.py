@@ -1,5 +1,6 @@
 """Hook points on modules that nothing converts, against plain hooks, by transformers' own names and by nnsight."""
 
+import os
 from importlib.util import find_spec
 
 import pytest
@@ -180,6 +181,10 @@ def test_parts_that_do_not_add_up_have_no_points():
         from_transformers(Stack(Scaled(), Scaled()), names={"attn_out": "one", "mlp_out": "other"})
     with pytest.raises(ms.InputError, match="no list of submodules is found"):
         from_transformers(nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 20)))
+
+
+@pytest.mark.skipif("TYPECHECK" in os.environ, reason="annotations that are checked refuse it first")
+def test_a_word_is_no_module():
     with pytest.raises(ms.InputError, match="must be a torch module"):
         from_transformers("gpt2")  # pyright: ignore[reportArgumentType]
 

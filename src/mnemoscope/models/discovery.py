@@ -114,7 +114,7 @@ def _tried(module: nn.Module) -> tuple[dict[Place, Tensor], Tensor, bool]:
         if (x := first_tensor(values)) is not None and place not in seen:
             seen[place] = x.clone()
 
-    with evaluation_mode(module), ExitStack() as stack:  # pyright: ignore[reportArgumentType]
+    with evaluation_mode(module), ExitStack() as stack:
         for name, part in module.named_modules():
             before = part.register_forward_pre_hook(partial(keep, Place(name, "input")), with_kwargs=True)
             after = part.register_forward_hook(partial(keep, Place(name, "output")))
