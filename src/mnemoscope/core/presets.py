@@ -144,7 +144,8 @@ def preset(name: str, recipe: str = "quick", seed: int = 0, *, changes: Mapping[
         parts[part] = replace_fields(parts[part], fields, part)
     if changes:  # by the values that they became: 0 and 0.0 are one rate
         became = {key: getattr(parts[key.partition(".")[0]], key.partition(".")[2]) for key in changes}
-        name = _changed(name, {key: became[key] if became[key] == value else value for key, value in changes.items()})
+        named = sorted((key, became[key] if became[key] == value else value) for key, value in changes.items())
+        name = f"{name}+{hashlib.sha256(repr(named).encode()).hexdigest()[:6]}"
     return RunSpec(**{**parts, "task": parts["task"].for_seed(seed)}, seed=seed, preset=name)
 
 
@@ -160,12 +161,11 @@ def names_with_words(systems: Iterable[System] | None = None) -> dict[str, str]:
     if systems is None:
         systems = map(SYSTEMS.get, SYSTEMS.names())
     parts = [part for system in systems for part in (*system.quick, *system.full, *system.shipped) if part.called]
-    return {_changed(name, dict(part.changes)): f"{name}-{part.called}" for part in parts for name in part.presets}
-
-
-def _changed(name: str, changes: Mapping[str, Any]) -> str:
-    """The name of a preset with changes, of which it carries a digest."""
-    return f"{name}+{hashlib.sha256(repr(sorted(changes.items())).encode()).hexdigest()[:6]}"
+    return {
+        preset(name, part.recipe, changes=dict(part.changes)).preset: f"{name}-{part.called}"
+        for part in parts
+        for name in part.presets
+    }
 
 
 MAX_VALUE_LENGTH = 48

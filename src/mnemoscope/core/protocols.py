@@ -372,10 +372,7 @@ def evaluation_mode(model: HookedModel | nn.Module) -> Iterator[None]:
     Every run of a measured model goes through it: by `unembedding`, by `intervened`, or by itself. A model that is no
     `nn.Module` has no modes.
     """
-    roots = (
-        model,
-        getattr(model, "original_model", None),
-    )  # a bridge does not count all modules of what it is built on
+    roots = (model, getattr(model, "original_model", None))  # a bridge leaves out modules of what it is built on
     modules = {id(each): each for root in roots if isinstance(root, nn.Module) for each in root.modules()}
     training = [module for module in modules.values() if module.training]
     try:

@@ -37,8 +37,17 @@ def _values(subject: TestSubject, layer: int | None, *kinds: str) -> list[Tensor
     return [subject.clean.at[subject.point(kind, layer)] for kind in kinds]
 
 
-def _has_norms_behind(subject: TestSubject) -> bool:
-    return bool(getattr(subject.cfg, "use_normalization_before_and_after", False))
+def _skip_norms_behind(subject: TestSubject, part: str) -> None:
+    """The law does not apply to outputs that pass a norm before they are added."""
+    if getattr(subject.cfg, "use_normalization_before_and_after", False):
+        subject.skip(f"a norm lies behind {part}")
+
+
+def _sum_in_block(subject: TestSubject, *kinds: str) -> Iterator[Comparison]:
+    """In every block the last of these activations is the sum of the others."""
+    for layer in subject.require(*kinds):
+        *parts, total = _values(subject, layer, *kinds)
+        yield Comparison(point=subject.point(kinds[-1], layer), got=total, wanted=sum(parts[1:], parts[0]))
 
 
 @FAMILY.law(
@@ -70,9 +79,7 @@ def embeddings_sum_to_the_first_stream(subject: TestSubject) -> Iterator[Compari
 )
 def attention_is_added_to_the_stream(subject: TestSubject) -> Iterator[Comparison]:
     """In a block with attention and MLP in sequence, the middle stream is the stream before plus attention."""
-    for layer in subject.require("resid_pre", "attn_out", "resid_mid"):
-        before, out, middle = _values(subject, layer, "resid_pre", "attn_out", "resid_mid")
-        yield Comparison(point=subject.point("resid_mid", layer), got=middle, wanted=before + out)
+    yield from _sum_in_block(subject, "resid_pre", "attn_out", "resid_mid")
 
 
 @FAMILY.law(
@@ -82,9 +89,7 @@ def attention_is_added_to_the_stream(subject: TestSubject) -> Iterator[Compariso
 )
 def the_mlp_is_added_to_the_stream(subject: TestSubject) -> Iterator[Comparison]:
     """In a block with attention and MLP in sequence, the stream after is the middle stream plus the MLP."""
-    for layer in subject.require("resid_mid", "mlp_out", "resid_post"):
-        middle, out, after = _values(subject, layer, "resid_mid", "mlp_out", "resid_post")
-        yield Comparison(point=subject.point("resid_post", layer), got=after, wanted=middle + out)
+    yield from _sum_in_block(subject, "resid_mid", "mlp_out", "resid_post")
 
 
 @FAMILY.law(
@@ -95,9 +100,7 @@ def parallel_parts_are_added_to_one_stream(subject: TestSubject) -> Iterator[Com
     """In a block whose parts work in parallel, the stream after is the stream before plus both outputs."""
     if not subject.cfg.parallel_attn_mlp:
         subject.skip("attention and MLP work one after the other")
-    for layer in subject.require("resid_pre", "attn_out", "mlp_out", "resid_post"):
-        before, attention, mlp, after = _values(subject, layer, "resid_pre", "attn_out", "mlp_out", "resid_post")
-        yield Comparison(point=subject.point("resid_post", layer), got=after, wanted=before + attention + mlp)
+    yield from _sum_in_block(subject, "resid_pre", "attn_out", "mlp_out", "resid_post")
 
 
 @FAMILY.law(
@@ -305,8 +308,7 @@ def z_is_the_pattern_times_values(subject: TestSubject) -> Iterator[Comparison]:
 )
 def attention_is_the_sum_of_its_heads(subject: TestSubject) -> Iterator[Comparison]:
     """The output of attention is the sum over heads of z times W_O, plus the bias."""
-    if _has_norms_behind(subject):
-        subject.skip("a norm lies behind attention")
+    _skip_norms_behind(subject, "attention")
     for layer in subject.require("z", "attn_out"):
         z, out = _values(subject, layer, "z", "attn_out")
         w, b = (_weight(subject, f"blocks.{layer}.attn.{name}") for name in ("W_O", "b_O"))
@@ -314,12 +316,13 @@ def attention_is_the_sum_of_its_heads(subject: TestSubject) -> Iterator[Comparis
         yield Comparison(point=subject.point("attn_out", layer), got=out, wanted=total)
 
 
-def _mean_of_two(subject: TestSubject, layer: int, kind: str, end: str) -> Comparison:
-    """The mean of the values of two prompts leads to the mean of what each leads to."""
-    point, following = subject.point(kind, layer), subject.point(end, layer)
-    (own, other), (first, second) = ((subject.clean.at[name], subject.donor.at[name]) for name in (point, following))
-    run = subject.run(writes={point: (own + other) / 2}, reads=(following,))
-    return Comparison(point=point, got=run.at[following], wanted=(first + second) / 2)
+def _mean_of_two(subject: TestSubject, kind: str, end: str) -> Iterator[Comparison]:
+    """In every block the mean of the values of two prompts leads to the mean of what each leads to."""
+    for layer in subject.require(kind, end):
+        names = point, following = subject.point(kind, layer), subject.point(end, layer)
+        mean, wanted = ((subject.clean.at[name] + subject.donor.at[name]) / 2 for name in names)
+        run = subject.run(writes={point: mean}, reads=(following,))
+        yield Comparison(point=point, got=run.at[following], wanted=wanted)
 
 
 @FAMILY.law(
@@ -328,10 +331,8 @@ def _mean_of_two(subject: TestSubject, layer: int, kind: str, end: str) -> Compa
 )
 def attention_is_linear_in_z(subject: TestSubject) -> Iterator[Comparison]:
     """The mean of two prompts' z gives the mean of their outputs of attention."""
-    if _has_norms_behind(subject):
-        subject.skip("a norm lies behind attention")
-    for layer in subject.require("z", "attn_out"):
-        yield _mean_of_two(subject, layer, "z", "attn_out")
+    _skip_norms_behind(subject, "attention")
+    yield from _mean_of_two(subject, "z", "attn_out")
 
 
 @FAMILY.law(
@@ -341,10 +342,8 @@ def attention_is_linear_in_z(subject: TestSubject) -> Iterator[Comparison]:
 )
 def the_mlp_is_linear_in_its_neurons(subject: TestSubject) -> Iterator[Comparison]:
     """The mean of two prompts' neurons, after the activation function, gives the mean of their outputs of the MLP."""
-    if _has_norms_behind(subject):
-        subject.skip("a norm lies behind the MLP")
-    for layer in subject.require("post", "mlp_out"):
-        yield _mean_of_two(subject, layer, "post", "mlp_out")
+    _skip_norms_behind(subject, "the MLP")
+    yield from _mean_of_two(subject, "post", "mlp_out")
 
 
 @FAMILY.law(
@@ -354,8 +353,7 @@ def the_mlp_is_linear_in_its_neurons(subject: TestSubject) -> Iterator[Compariso
 )
 def the_mlp_is_the_sum_of_its_neurons(subject: TestSubject) -> Iterator[Comparison]:
     """The output of an MLP is its neurons times W_out, plus the bias."""
-    if _has_norms_behind(subject):
-        subject.skip("a norm lies behind the MLP")
+    _skip_norms_behind(subject, "the MLP")
     for layer in subject.require("post", "mlp_out"):
         post, out = _values(subject, layer, "post", "mlp_out")
         w, b = (_weight(subject, f"blocks.{layer}.mlp.{name}") for name in ("W_out", "b_out"))

@@ -1,4 +1,4 @@
-"""Makes the page of laws, backends and architectures: `.venv/bin/python docs/hookcheck_matrix.py --with PYTHON ...`.
+"""Makes the page of laws, backends and architectures: `.venv/bin/python -m tests.hookcheck.matrix --with PYTHON ...`.
 
 Every interpreter measures the backends that it has: TransformerLens 3 or 4, and nnsight where it is installed. Results
 are kept in `hookcheck_matrix.json`; only cells that are measured are replaced. `--only NAME ...` measures some
@@ -18,23 +18,20 @@ from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+import mnemoscope as ms
+from mnemoscope.hookcheck.laws import LAWS
+from mnemoscope.hookcheck.subject import make_subject
+from mnemoscope.models import from_nnsight, from_transformers
+from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER
+from tests.architectures import ARCHITECTURES, architecture
+from tests.language_models import tokenizer
 
-from tests.architectures import ARCHITECTURES, architecture  # noqa: E402
-from tests.language_models import tokenizer  # noqa: E402
-
-import mnemoscope as ms  # noqa: E402
-from mnemoscope.hookcheck.laws import LAWS  # noqa: E402
-from mnemoscope.hookcheck.subject import make_subject  # noqa: E402
-from mnemoscope.models import from_nnsight, from_transformers  # noqa: E402
-from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER  # noqa: E402
-
-RECORDED, PAGE = HERE / "hookcheck_matrix.json", HERE / "hookcheck_matrix.md"
+ROOT = Path(__file__).parents[2]
+RECORDED, PAGE = (ROOT / "docs" / f"hookcheck_matrix.{end}" for end in ("json", "md"))
 LINE = 3 if HAS_HOOKED_TRANSFORMER else 4
-os.environ["MNEMOSCOPE_CACHE"] = ""  # nothing is kept
-_MARKS = ("% made by docs/hookcheck_matrix.py", "% end")
+_MARKS = ("% made by tests/hookcheck/matrix.py", "% end")
 Cell = Mapping[str, Any]
 
 
@@ -79,13 +76,14 @@ def backends() -> dict[str, Callable[[Any], Any]]:
     return found
 
 
+@mock.patch.dict(os.environ, MNEMOSCOPE_CACHE="")  # nothing is kept
 def measure_cell(make: Callable[[Any], Any], name: str) -> Cell:
     """The findings of all laws about one architecture by one backend."""
     theirs = deepcopy(architecture(name))
     try:
         model = make(theirs)
         subject = make_subject(model)
-        subject.clean  # noqa: B018 - a model that cannot run is none
+        subject.run(reads=())
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         reason = re.sub(r"^source \S+: ", "", lines[0]).partition(" (")[0].partition(": ")[0]
@@ -164,7 +162,7 @@ def main() -> None:
     recorded = json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {}
     chosen = [] if given.backends is None else ["--backends", *given.backends]
     for interpreter in (sys.executable, *given.others):
-        command = [interpreter, __file__, "--results", "--only", *given.only, *chosen]
+        command = [interpreter, "-m", "tests.hookcheck.matrix", "--results", "--only", *given.only, *chosen]
         output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         for backend, cells in json.loads(output.splitlines()[-1]).items():
             recorded[backend] = {**recorded.get(backend, {}), **cells}
