@@ -18,7 +18,7 @@ from mnemoscope.report.rulings import original_rows, rulings_page, verdict_table
 from mnemoscope.systems.puzzles.claims.running_sum import P13
 from mnemoscope.systems.puzzles.claims.sorted_list import P12
 from mnemoscope.systems.puzzles.constructed.sorted_list import range_model
-from mnemoscope.systems.puzzles.presets import PUZZLES
+from mnemoscope.systems.puzzles.presets import JUDGED
 
 N = 16
 
@@ -45,7 +45,7 @@ def found(claim=P12):
     return ruling(claim, division=np.linspace(0, 1.5, N), range=np.full(N, 0.4), larger=np.full(N, 0.6))
 
 
-@pytest.mark.parametrize("name", PUZZLES)
+@pytest.mark.parametrize("name", JUDGED)
 def test_a_model_of_every_puzzle_is_written_and_read(name, tmp_path):
     spec = preset(name, "quick", 3)
     model, path = build_untrained(spec, own=True).eval(), tmp_path / "mine.safetensors"

@@ -5,12 +5,13 @@ from pathlib import Path
 
 from mnemoscope import Claim, Configuration, Gate
 from mnemoscope.claims import ClaimTexts
+from mnemoscope.systems.puzzles.presets import JUDGED
 
-FIRST_SEED, LAST_SEED = 32, 47
+FIRST_SEED = min(map(min, JUDGED.values()))
 """Smaller seeds were looked at while recipes were chosen."""
 TEXTS = ClaimTexts(Path(__file__).with_name("claims") / "texts.yaml")
 """The texts of the claims, from `texts.yaml`."""
-puzzle_claim = partial(Claim, system="puzzles", first_seed=FIRST_SEED, last_seed=LAST_SEED)
+puzzle_claim = partial(Claim, system="puzzles", first_seed=FIRST_SEED)
 
 
 def units(*names: str) -> dict[str, Configuration]:
