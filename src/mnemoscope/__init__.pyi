@@ -2,6 +2,7 @@ from . import analyses as analyses
 from . import claims as claims
 from . import core as core
 from . import interventions as interventions
+from . import methods as methods
 from . import models as models
 from . import records as records
 from . import report as report
