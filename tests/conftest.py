@@ -2,7 +2,7 @@
 
 With TYPECHECK annotations and shapes of the package are checked at every call; EXAMPLES is how often hypothesis draws.
 With QUICK tests that are marked `full` are left out, and of every other test CASES cases are run, drawn by SEED. With
-REST it is all that QUICK leaves out with this SEED.
+REST it is all that QUICK leaves out with this SEED. With DRAW n cases of a test that is marked `drawn(n)` are run.
 The package is imported inside the fixtures, and torch as well: pytest-xdist's controller reads this file too, the
 processes that run the tests start after that, and TransformerLens takes ten seconds.
 """
@@ -33,12 +33,14 @@ if os.environ.get("TYPECHECK"):
 EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=EXAMPLES, database=None)
 hypothesis.settings.load_profile("fixed")
-QUICK, REST = (bool(os.environ.get(name)) for name in ("QUICK", "REST"))
-CASES = 2
+QUICK, REST, DRAW = (bool(os.environ.get(name)) for name in ("QUICK", "REST", "DRAW"))
+CASES = 1
 SEED = int(os.environ.setdefault("SEED", str(random.randrange(10**6))))  # the processes of xdist draw the same sample
 
 
 def pytest_report_header() -> str | None:
+    if DRAW:
+        return f"SEED={SEED} draws the cases of tests that are marked `drawn`; without DRAW all are run"
     return f"quick lane: SEED={SEED} draws the cases of tests; make test-full runs all" if QUICK else None
 
 
@@ -50,20 +52,27 @@ def pytest_terminal_summary(terminalreporter) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items) -> None:
     """Keep what is not marked `full`, and a sample of its cases, for the quick lane; for its rest all others."""
-    if not QUICK and not REST:
+    if not (QUICK or REST or DRAW):
         return
     cases: dict[str, list] = defaultdict(list)
     for item in items:
-        if not item.get_closest_marker("full"):
+        if DRAW or not item.get_closest_marker("full"):
             cases[item.nodeid.partition("[")[0]].append(item)
     kept: set[str] = set()
     for name, those in cases.items():
-        sampled = those[0].get_closest_marker("sampled")
-        n = len(those) if those[0].get_closest_marker("every_case") else sampled.args[0] if sampled else CASES
+        n = _n_drawn(those[0], len(those))
         kept |= {item.nodeid for item in random.Random(f"{SEED} {name}").sample(those, min(n, len(those)))}
     left_out = [item for item in items if (item.nodeid in kept) == REST]
     items[:] = [item for item in items if (item.nodeid in kept) != REST]
     config.hook.pytest_deselected(items=left_out)
+
+
+def _n_drawn(item, n_cases: int) -> int:
+    """Number of cases of a test that are run."""
+    found = item.get_closest_marker("drawn" if DRAW else "sampled")
+    if found:
+        return found.args[0]
+    return n_cases if DRAW or item.get_closest_marker("every_case") else CASES
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -25,6 +25,10 @@ def test_costly_product(n): ...
 @pytest.mark.every_case
 @pytest.mark.parametrize("n", range(20))
 def test_cheap_product(n): ...
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("n", range(20))
+def test_vast_product(n): ...
 """
 
 
@@ -33,24 +37,27 @@ def items(pytester):
     return pytester.getitems(SOURCE)
 
 
-def kept(items, monkeypatch, *, quick: bool = True, rest: bool = False, seed: int = 0) -> list[str]:
+def kept(items, monkeypatch, *, quick: bool = True, rest: bool = False, draw: bool = False, seed: int = 0) -> list[str]:
     monkeypatch.setattr(conftest, "QUICK", quick)
     monkeypatch.setattr(conftest, "REST", rest)
+    monkeypatch.setattr(conftest, "DRAW", draw)
     monkeypatch.setattr(conftest, "SEED", seed)
     left = [*items]
     conftest.pytest_collection_modifyitems(mock.Mock(), left)
     return [item.name for item in left]
 
 
+@pytest.mark.full
 def test_the_quick_lane_keeps_a_sample_and_the_full_lane_everything(items, monkeypatch):
     names = kept(items, monkeypatch)
     numbers = {name: sum(each.startswith(f"test_{name}") for each in names) for name in ("long", "short", "product")}
     assert numbers == {"long": 0, "short": 1, "product": conftest.CASES}
     assert sum(name.startswith("test_costly") for name in names) == 1
     assert sum(name.startswith("test_cheap") for name in names) == 20
-    assert len(kept(items, monkeypatch, quick=False)) == 62
+    assert len(kept(items, monkeypatch, quick=False)) == 82
 
 
+@pytest.mark.full
 def test_the_quick_lane_and_its_rest_are_every_test_once(items, monkeypatch):
     """Continuous integration runs these two: a test in neither would never run."""
     everything = kept(items, monkeypatch, quick=False)
@@ -58,6 +65,14 @@ def test_the_quick_lane_and_its_rest_are_every_test_once(items, monkeypatch):
     assert sorted(both) == sorted(everything)
 
 
+@pytest.mark.full
 def test_a_seed_repeats_a_sample_and_another_draws_another(items, monkeypatch):
     assert kept(items, monkeypatch, seed=1) == kept(items, monkeypatch, seed=1)
     assert kept(items, monkeypatch, seed=1) != kept(items, monkeypatch, seed=2)
+
+
+@pytest.mark.full
+def test_cases_are_drawn_of_marked_tests_only(items, monkeypatch):
+    names = kept(items, monkeypatch, quick=False, draw=True)
+    assert sum(name.startswith("test_vast") for name in names) == 3
+    assert len(names) == 82 - 17

@@ -156,6 +156,7 @@ def test_most_do_both_is_judged_and_not_most_do_each(session, alike):
     assert "8 passed, 8 deviates" in result.stdout.lines[-1]
 
 
+@pytest.mark.full
 def test_a_single_number_is_judged_in_its_own_terms(session, alike, pytester):
     out = pytester.path / "verdicts.json"
     source = OWN + "\n".join(
@@ -213,6 +214,7 @@ def test_an_error_in_a_seed_is_an_error_and_leaves_no_verdict(session, alike, py
     assert "2 of 16 seeds were not measured" in verdict["reason"]
 
 
+@pytest.mark.full
 def test_seeds_cannot_be_picked(session, alike):
     result = session(CLAIM, RUNS, alike, "-k", "seed-1")
     [line] = section(result)
@@ -288,6 +290,7 @@ def test_every_seed_has_a_model_of_its_own(session, two_seeds):
     assert "4 passed" in session(source, RUNS, two_seeds).stdout.lines[-1]
 
 
+@pytest.mark.full
 def test_several_configurations_need_a_choice(session, two_seeds, tmp_path):
     other = plant(tmp_path, {3: shared_store(N_VALUES)}, preset="stored")
     places = (RUNS, two_seeds, RUNS, other)

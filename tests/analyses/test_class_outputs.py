@@ -49,6 +49,7 @@ def batch():
     return TASK.sample(40, split="test", generator=seeded())
 
 
+@pytest.mark.full
 def test_a_task_that_names_classes_has_as_many_outputs(model, batch):
     assert (class_names(TASK), n_outputs(TASK), list(TASK.answers)) == (("unbalanced", "balanced"), 2, [0, 1])
     assert model.W_U.shape[1] == 2
@@ -59,6 +60,7 @@ def test_a_task_that_names_classes_has_as_many_outputs(model, batch):
     assert (class_names(ms.TASKS.get("k-hop")()), batch.select(slice(2)).classes) == ((), TASK.classes)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", sorted({*records()} - {*BACKWARDS}))
 def test_every_analysis_reads_it(name, bracket_runs):
     measured = analyse(name, bracket_runs, **QUICK.get(name, {"n": 64}))

@@ -127,6 +127,7 @@ def test_skills_are_matched_by_name():
     assert found == dissociation_margins(costs((0.0, 0.0), (0.0, 0.0)), joint(0.5, 0.8))
 
 
+@pytest.mark.full
 def test_at_most_one_pattern_holds():
     values = np.random.default_rng(0).uniform(0, 1, (500, 6))
     for *four, s, t in values:

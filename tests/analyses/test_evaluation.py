@@ -161,6 +161,7 @@ def test_no_model_beats_the_floor_of_its_distribution(learned, tiny, split, refe
     assert excess(learned.model(), learned.spec.task, "all", "bayes") < 0.05
 
 
+@pytest.mark.full
 def test_a_trained_model_is_near_the_exact_predictor(learned):
     result = evaluate_splits(learned.model(), learned.spec.task, splits=("test",)).sel(subgroup="all", split="test")
     assert result.accuracy.isel(pos=-1) > 0.99

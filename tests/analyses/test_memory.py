@@ -125,6 +125,7 @@ def test_analyses_keep_to_their_budget(name, monkeypatch):
     assert most < allowed
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     [

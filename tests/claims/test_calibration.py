@@ -61,6 +61,7 @@ NULLS = [
 ]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.thorough
 @pytest.mark.parametrize(("quantifier", "draw", "prompts"), NULLS)
 def test_of_200_claims_whose_effect_is_exactly_at_the_margin_at_most_4_are_supported(quantifier, draw, prompts):

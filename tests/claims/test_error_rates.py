@@ -17,6 +17,7 @@ def test_what_used_to_err_often_does_not(name):
     assert WRONG[name].rate(30) <= 1 / 30
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_decisions_are_at_most_as_frequent_as_promised(name):

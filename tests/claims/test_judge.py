@@ -188,6 +188,7 @@ def headline(name, **changes):
     return make_claim(id=name, headline=True, n_replicates=32, **changes)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("n_claims", "expected"), [(1, "SUPPORTED"), (7, "SUPPORTED"), (8, "INCONCLUSIVE")])
 def test_headline_claims_share_the_error_rate(n_claims, expected):
     # 24 of 32: p = .0035, and .025 / 7 > .0035 > .025 / 8; the others have p = .99 or none at all

@@ -163,6 +163,7 @@ def test_what_cannot_be_asked_is_refused(directories):
         make(prompts="shared")
 
 
+@pytest.mark.full
 def test_a_headline_asks_as_many_models_as_questions(directories):
     headline = make(headline=True, n_replicates=32)
     (ruling,) = run_trials([headline], [], models=directories)

@@ -122,6 +122,7 @@ def test_agreement_is_counted_by_choice():
     assert tried(of_draws()).multiverse.n_opposed == 0
 
 
+@pytest.mark.full
 def test_each_half_of_the_prompts_is_judged_by_itself():
     found = tried(of_draws(measure=halves, margin=0.5, prompts="own")).multiverse
     outcomes = {}

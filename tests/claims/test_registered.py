@@ -33,6 +33,7 @@ def measured_once(monkeypatch):
     monkeypatch.setattr("mnemoscope.claims.registration.measure_controls", lambda claims: values_of_t14())
 
 
+@pytest.mark.full
 def test_a_registration_is_written_once(tmp_path):
     assert register([T14], tmp_path) == ["T14"]
     before = (tmp_path / FILE).read_bytes()
@@ -42,6 +43,7 @@ def test_a_registration_is_written_once(tmp_path):
     assert read_registrations(tmp_path / "elsewhere") == read_registrations(None) == {}
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("measured_once")
 def test_what_differs_is_refused_without_a_reason_and_kept_with_one(tmp_path):
     register([T14], tmp_path)

@@ -61,6 +61,7 @@ def test_runs_of_ones_own_have_dates_of_their_own(tmp_path):
     assert claim_standing(T14, [run]).status == "not dated"
 
 
+@pytest.mark.full
 def test_a_registration_is_written_with_its_date(tmp_path):
     register([T14], tmp_path)
     entry = read_registrations(tmp_path)["T14"]

@@ -100,6 +100,7 @@ def test_a_claim_is_measured_on_every_seed_and_judged(runs):
     assert ruling.favoured == ("X",)
 
 
+@pytest.mark.full
 def test_emergence_follows_the_first_seed_with_checkpoints_along_training(runs):
     emergence = only(run_trials([make()], runs)).emergence
     assert emergence.attrs["seed"] == 0
@@ -122,6 +123,7 @@ def test_unfinished_and_other_runs_do_not_count(runs, tmp_path):
     assert ruling.evidence.labels.tolist() == [seed for seed in range(18) if seed != 4]
 
 
+@pytest.mark.full
 def test_seeds_whose_training_did_not_end_count_against_the_claim(runs):
     """14 of 16 seeds support `most`; with two more that were begun they are 14 of 18."""
     for run in runs[:2]:
@@ -139,6 +141,7 @@ def test_seeds_whose_training_did_not_end_count_against_the_claim(runs):
     assert ruling.set_aside == ("narrow, seeds 0, 1: not finished",)
 
 
+@pytest.mark.full
 def test_seeds_before_the_first_and_after_the_last_do_not_count(runs, tmp_path):
     """Neither for the claim nor for its rivals and cells, and those that were begun are not held against it."""
     published = [fake_run(tmp_path, D4.changed("recipe", "published"), seed, 2.0) for seed in range(18)]
@@ -167,6 +170,7 @@ def test_seeds_that_do_not_count_are_listed_with_the_reason(runs):
     )
 
 
+@pytest.mark.full
 def test_runs_with_another_split_are_set_aside_by_name(runs):
     """The split of a quick run follows its seed; one of a fixed split is another experiment, which selects nothing."""
     spec = D4.spec(30)
@@ -194,6 +198,7 @@ def test_a_run_with_noise_under_another_seed_is_refused(runs):
         run_trials([make()], runs)
 
 
+@pytest.mark.full
 def test_a_ruling_says_which_runs_are_verified_and_what_seeds_share(runs):
     """These were never trained, and wrote nothing down."""
     (sentence,) = only(run_trials([make()], runs)).independence
@@ -208,6 +213,7 @@ def test_a_ruling_says_which_runs_are_verified_and_what_seeds_share(runs):
     )
 
 
+@pytest.mark.full
 def test_weights_of_another_step_or_another_training_are_refused(runs):
     run, last = runs[0], runs[0].spec.recipe.n_steps
     finish_run(run, last)
@@ -250,6 +256,7 @@ def test_without_runs_there_is_no_verdict():
     assert ruling.deviating() is None
 
 
+@pytest.mark.full
 def test_configurations_are_compared_seed_by_seed(runs, tmp_path):
     wide = [fake_run(tmp_path, D8, seed, 3.0) for seed in range(17)]
     control = Control(name="planted", kind="positive", plant=ones, n=2)
@@ -270,6 +277,7 @@ def test_a_control_that_misbehaves_spoils_the_verdict(runs):
     assert "untrained misbehaves" in bad.verdict.reason
 
 
+@pytest.mark.full
 def test_the_sensitivity_table_changes_one_factor_at_a_time(runs, tmp_path):
     plain = D4.changed("model.normalization", "none")
     also = [fake_run(tmp_path, plain, seed, 0.1) for seed in range(16)]
@@ -356,6 +364,7 @@ def test_a_draw_is_measured_once_for_a_claim_and_its_rivals(tmp_path):
     assert [verdict.n for verdict in ruling.rivals.values()] == [claim.n_replicates]
 
 
+@pytest.mark.full
 def test_typical_and_deviating_replicates(tmp_path):
     values = [1.0] * 15 + [2.0, 0.1, 3.0]
     runs = [fake_run(tmp_path, D4, seed, value) for seed, value in enumerate(values)]
@@ -406,6 +415,7 @@ def test_what_was_measured_is_found_again_until_model_or_code_changes(runs, tmp_
     assert n_calls(claim) == 18
 
 
+@pytest.mark.full
 def test_what_was_logged_and_specified_decides_whether_it_is_found_again(runs, n_calls):
     claim = make(measure=counted, develops=False)
     n_calls(claim)
@@ -417,6 +427,7 @@ def test_what_was_logged_and_specified_decides_whether_it_is_found_again(runs, n
     assert n_calls(claim) == 1
 
 
+@pytest.mark.full
 def test_each_step_is_found_again_until_its_own_checkpoint_changes(runs, n_calls):
     claim = make(measure=counted)
     assert n_calls(claim) == 18 + 3  # the claim at the last step of every seed; seed 0 along its three steps

@@ -145,6 +145,7 @@ LOSSES = Claim(
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [("metrics.jsonl", '"test_loss": 0.5', '"test_loss": 0.0'), ("run.json", '"torch": "', '"torch": "0.4 was ')],

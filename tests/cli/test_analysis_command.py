@@ -48,6 +48,7 @@ def command():
         yield "steps"
 
 
+@pytest.mark.full
 def test_it_measures_shows_and_writes(command, two_seeds, tmp_path, capsys):
     main([command, str(two_seeds), "--out", str(tmp_path)])
     (place,) = tmp_path.glob("*/steps")

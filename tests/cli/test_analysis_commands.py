@@ -45,6 +45,7 @@ def empty_directory(tmp_path, monkeypatch, as_installed):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_arrays_tables_and_a_page(command, two_seeds, sent, tmp_path, capsys):
     main([command, str(two_seeds), *WORDS[command]])
@@ -108,6 +109,7 @@ def test_patch_pads_where_seeds_have_different_numbers_of_prompts():
         assert tested.value.notnull().all()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("what", ["subsets", "positions", "paths"])
 def test_what_else_can_be_ablated(what, two_seeds, tmp_path):
     main(["ablate", str(two_seeds), "--n", "32", "--what", what, "--out", "out"])
@@ -122,6 +124,7 @@ def test_what_else_can_be_ablated(what, two_seeds, tmp_path):
     assert len(names) == expected[what][1]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.usefixtures("copy_run")
 def test_runs_of_another_task(command, tmp_path):

@@ -12,6 +12,7 @@ def empty_directory(tmp_path, monkeypatch, as_installed):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.full
 def test_a_task_without_an_entry_gets_the_plain_one(copy_run, capsys):
     main(["evaluate", "run", "--n-samples", "50", "--out", "tables"])
     out = capsys.readouterr().out

@@ -31,6 +31,7 @@ def without_registries(monkeypatch, tmp_path):
     catalogue._cached_lists.cache_clear()
 
 
+@pytest.mark.full
 def test_lists_are_kept_and_hold_what_the_guests_register(without_registries, monkeypatch):
     for kind in KINDS:
         found, expected = catalogue_entries(kind), collect_entries(kind)
@@ -45,6 +46,7 @@ def test_lists_are_kept_and_hold_what_the_guests_register(without_registries, mo
     assert len(without_registries) == 2
 
 
+@pytest.mark.full
 def test_a_cache_that_is_damaged_or_cannot_be_written_does_no_harm(without_registries, tmp_path, monkeypatch):
     (tmp_path / "cache" / "catalogues").mkdir(parents=True)
     catalogue_entries("presets")

@@ -71,6 +71,7 @@ def other_runs() -> str:
     return "others"
 
 
+@pytest.mark.full
 def test_list_names_every_claim_and_its_rivals(capsys):
     main(["claims", "list"])
     text = capsys.readouterr().out
@@ -80,6 +81,7 @@ def test_list_names_every_claim_and_its_rivals(capsys):
     assert "T13" not in capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_list_and_show_tell_the_verdicts_on_record(capsys):
     main(["claims", "list", "T14", "T7", "L1", "G1"])
     lines = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
@@ -114,6 +116,7 @@ def test_show_tells_all_that_is_fixed(capsys):
     assert all(word in text for word in [*words, *(rival.id for rival in claim.rivals), "resample"])
 
 
+@pytest.mark.full
 def test_register_writes_beside_the_claims_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("mnemoscope.claims.registration.package_of", lambda claim: tmp_path)
     main(["dev", "register", "T14"])
@@ -182,6 +185,7 @@ def test_the_page_counts_the_models_that_were_measured(other_runs):
     assert f'<p class="lead">{lead}</p>' in Path("first/report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_diff_shows_what_differs(untrained_runs, capsys):
     words = ["claims", "run", "T18", "--runs", untrained_runs, "--jobs", "1", "--no-sensitivity", "--out", "first"]
     main(words)

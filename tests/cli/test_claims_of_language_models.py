@@ -35,6 +35,7 @@ def system(tmp_path, monkeypatch, as_installed):
         yield
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("n_models", [1, 2])
 def test_models_are_named_by_an_option_that_may_be_repeated(n_models, tmp_path, capsys):
     names = [str(save("gpt2", tmp_path / f"model-{i}", i)) for i in range(n_models)]

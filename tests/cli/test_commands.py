@@ -192,6 +192,7 @@ def test_a_device_that_is_not_there_shows_no_progress(capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("words", [["report", "runs"], ["report", "runs", "--jobs", "2"], ["list", "runs"]])
 def test_damaged_metrics_are_one_line(words, few, tmp_path, capsys):
     shutil.copytree(tmp_path / few / "run", tmp_path / few / "other")
@@ -210,6 +211,7 @@ def test_damaged_metrics_are_one_line(words, few, tmp_path, capsys):
     assert written(tmp_path) == before
 
 
+@pytest.mark.full
 def test_the_cut_last_line_of_an_unfinished_run_is_left_out(few, tmp_path, capsys):
     (tmp_path / few / "run" / "done").unlink()
     file = tmp_path / few / "run" / "metrics.jsonl"

@@ -48,6 +48,7 @@ def rows(file):
     return [dict(zip(header, row, strict=True)) for row in found]
 
 
+@pytest.mark.full
 def test_two_configurations(two_seeds, one_head, sent, capsys):
     page = compare(two_seeds, one_head)
     assert len(sent) == 4
@@ -76,6 +77,7 @@ def test_two_configurations(two_seeds, one_head, sent, capsys):
     assert [name in html for name in ("Specification", "Skills", "Predictions", "Attention")] == [True] * 4
 
 
+@pytest.mark.full
 def test_two_checkpoints_of_a_run(tiny):
     page = compare(f"{tiny.path}@30", tiny.path, "--sequence", "3 3 4 5 2 1 1 4 3")
     (row,) = rows(page.parent / "specification.csv")
@@ -85,6 +87,7 @@ def test_two_checkpoints_of_a_run(tiny):
     assert float(tree["difference"].loss.sel(summary="mean").isel(skill=0)) != 0
 
 
+@pytest.mark.full
 def test_equal_models_differ_in_nothing(two_seeds, tmp_path, capsys):
     shutil.copytree(two_seeds, tmp_path / "copy")
     page = compare(two_seeds, "copy")
@@ -96,6 +99,7 @@ def test_equal_models_differ_in_nothing(two_seeds, tmp_path, capsys):
     assert "the specifications are the same" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.full
 def test_seeds_of_one_configuration_have_splits_of_their_own(two_seeds):
     page = compare(two_seeds / "seed-3", two_seeds / "seed-4")
     html = page.read_text()
@@ -104,6 +108,7 @@ def test_seeds_of_one_configuration_have_splits_of_their_own(two_seeds):
     assert [row["field"] for row in rows(page.parent / "specification.csv")] == ["seed"]
 
 
+@pytest.mark.full
 def test_the_first_task_is_asked(two_seeds, trained_once):
     other = trained_once("v1-seed-3", small_spec("v1", seed=3))
     html = unescape(compare(two_seeds / "seed-3", other.path).read_text())
@@ -123,6 +128,7 @@ def test_vectors_have_errors_attention_and_ablation(trained_once):
     assert 'id="predictions"' not in page.read_text()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("words", "named"),
     [

@@ -50,6 +50,7 @@ def test_results_are_written_before_they_are_printed(tmp_path, monkeypatch):
     assert {file.name for file in tmp_path.iterdir()} >= {"one.csv", "ablate.html"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("folder", ["src", "docs", "benchmarks", "distributions"])
 def test_text_is_read_and_written_in_a_named_encoding(folder):
     """Ruff's PLW1514 sees the paths whose type it can tell; this sees the others too."""

@@ -55,6 +55,7 @@ def empty_directory(tmp_path, monkeypatch, as_installed):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_arrays_tables_and_a_page(command, two_seeds, sent, tmp_path, capsys):
     words, arrays, tables = COMMANDS[command]
@@ -87,6 +88,7 @@ def test_two_processes_write_the_same(command, two_seeds, tmp_path):
     assert {file.name: file.read_bytes() for file in two.glob("*.nc")} == expected
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.usefixtures("copy_run")
 def test_runs_of_another_task(command, tmp_path, capsys):
@@ -103,6 +105,7 @@ def test_runs_of_another_task(command, tmp_path, capsys):
 # ---- discover
 
 
+@pytest.mark.full
 def test_the_values_reach_the_answer_through_one_head_and_the_mlp(published):
     """Exchanged values: the same three edges by every search, each as large as the patch of that edge alone."""
     options = discover.Discover(n=64, n_random=20)
@@ -127,6 +130,7 @@ def test_circuits_are_chosen_and_judged_on_different_prompts(published):
         assert sides[0] != sides[1]
 
 
+@pytest.mark.full
 def test_searches_that_cannot_be_made_are_left_out(published):
     options = discover.Discover(n=100, n_random=2, skills=("recall",), metric="accuracy", replacement="mean")
     result = discover.measure(published, replace(options, embeddings="apart"))["discovery_recall"]
@@ -135,6 +139,7 @@ def test_searches_that_cannot_be_made_are_left_out(published):
     assert result.n_edges.notnull().all()
 
 
+@pytest.mark.full
 def test_a_run_that_tells_nothing_apart_counts_in_no_table(tmp_path):
     """Before training one seed has no circuit, and takes part in nothing."""
     runs = train_seeds(tmp_path / "runs", (0,), **{"recipe.batch_size": 32})
@@ -158,6 +163,7 @@ def test_deeper_models_have_no_truth_to_compare_with(tmp_path):
 # ---- probe
 
 
+@pytest.mark.full
 def test_one_head_carries_the_slot_and_the_other_the_values(published):
     """And the skills need it there: both controls spare what erasing destroys."""
     options = probe.Probe(n=150, latents=("source_slot", "unused"), sites=("z",))
@@ -229,6 +235,7 @@ def test_nothing_is_erased_where_nothing_can_be_read(tmp_path):
 # ---- interchange
 
 
+@pytest.mark.full
 def test_the_heads_are_values_and_match_by_role(published):
     found = interchange.measure(published, interchange.Interchange(n=200, n_pairs=400, n_random=2))
     scores = found["interchange"].score.to_series()

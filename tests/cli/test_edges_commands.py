@@ -56,6 +56,7 @@ def table(place: Path, name: str) -> tuple[list[str], dict[str, list[str]]]:
     return header, {row[0]: row[1:] for row in rows}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["edges", "shapley"])
 def test_arrays_tables_and_a_page(name, two_seeds, tmp_path, capsys):
     main([name, str(two_seeds), "--n", "24"])
@@ -165,6 +166,7 @@ def _exchanged(dims):
     return [{"role": "other", "other": "role"}.get(dim, dim) for dim in dims]
 
 
+@pytest.mark.full
 def test_orders_can_be_sampled(two_seeds, tmp_path):
     main(["shapley", str(two_seeds / "seed-3"), "--n", "24", "--samples", "8"])
     (place,) = tmp_path.glob("results/*/shapley")
@@ -176,6 +178,7 @@ def test_orders_can_be_sampled(two_seeds, tmp_path):
     assert cell == f"{float(at.value):.2f} [{float(at.low):.2f}, {float(at.high):.2f}]"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["edges", "shapley"])
 @pytest.mark.usefixtures("copy_run")
 def test_runs_of_another_task(name, tmp_path):

@@ -70,6 +70,7 @@ def test_files_stand_beside_the_page_and_replace_those_of_an_earlier_call(two_se
     assert f"wrote {len(drawn)} figures to" in capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_an_analysis_leaves_no_figures_of_an_earlier_call(two_seeds, tmp_path, drawn, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["ablate", str(two_seeds), "--n", "64"]

@@ -31,6 +31,7 @@ def test_every_number_of_the_original_stands_beside_the_seeds(published, two_see
     assert "the original mine beside the seeds" in (place / "ablate.html").read_text()
 
 
+@pytest.mark.full
 def test_it_is_measured_as_a_run_is(published, two_seeds, tmp_path):
     """The same model as a run and as an original has the same numbers where prompts are the same."""
     main(["truncate", str(two_seeds), "--n", "64", "--ranks", "0", "--original", str(published)])

@@ -7,6 +7,7 @@ import pytest
 from mnemoscope.cli import main
 
 
+@pytest.mark.full
 def test_sections_of_analyses_come_from_their_records(four_values, tmp_path):
     page = tmp_path / "report.html"
     main(["report", str(four_values.path), "--no-explore", "--analyses", "attention-entropy", "--out", str(page)])

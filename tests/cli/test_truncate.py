@@ -20,6 +20,7 @@ def noisy(tmp_path_factory):
     return train(preset("noisy-recall", "quick", 0, changes=SHORT), tmp_path_factory.mktemp("noisy") / "run")
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("as_installed")
 def test_noise_token_and_output_stand_beside_the_skills(noisy, tmp_path, capsys):
     main(["truncate", str(noisy.path), "--n", "32", "--ranks", "0", "64", "--out", str(tmp_path)])

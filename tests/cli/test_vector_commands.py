@@ -64,6 +64,7 @@ def test_the_page_shows_errors_of_parts(capsys):
     assert "nats" not in page
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "words",
     [

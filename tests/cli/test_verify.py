@@ -46,6 +46,7 @@ def test_a_guest_without_registration_is_exploratory(tried):
     assert "No control tests the measure." in page
 
 
+@pytest.mark.full
 def test_what_was_verified_is_printed_and_said_by_the_next_trial(capsys):
     main(["claims", "verify", *TRIAL, "--share", "0.25", "--seed", "7"])
     text = capsys.readouterr().out
@@ -68,6 +69,7 @@ def test_something_that_differs_ends_it_with_an_error(capsys):
     assert "in the evidence differ" in err
 
 
+@pytest.mark.full
 def test_measurements_of_a_multiverse_are_taken_again_too(capsys):
     main(["claims", "run", *TRIAL, "--multiverse"])
     main(["claims", "verify", *TRIAL, "--share", "1", "--seed", "7"])
@@ -84,6 +86,7 @@ def test_measurements_of_a_multiverse_are_taken_again_too(capsys):
     assert "differs by" in capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_runs_of_the_trial_are_asked_for(capsys):
     with pytest.raises(SystemExit):
         main(["claims", "verify", "T14"])

@@ -59,6 +59,7 @@ def refused(words: list[str], capsys) -> str:
     return error
 
 
+@pytest.mark.full
 def test_what_is_packed_is_listed(trained, system, tmp_path, capsys):
     main(["dev", "zoo", "small", "--runs", str(trained)])
     out = capsys.readouterr().out
@@ -79,6 +80,7 @@ def test_what_is_packed_is_listed(trained, system, tmp_path, capsys):
     assert capsys.readouterr().out.count("finished") == 2
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("system")
 def test_only_the_runs_of_the_plan_are_packed(trained, tmp_path, capsys, monkeypatch):
     runs = shutil.copytree(trained, tmp_path / "runs")
@@ -102,6 +104,7 @@ def test_only_the_runs_of_the_plan_are_packed(trained, tmp_path, capsys, monkeyp
     assert not packed.exists()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("system")
 def test_what_is_there_is_packed_and_the_rest_added_later(trained, tmp_path, capsys):
     words = ["dev", "zoo", "small", "--add", "--out", "packed", "--runs"]
@@ -113,6 +116,7 @@ def test_what_is_there_is_packed_and_the_rest_added_later(trained, tmp_path, cap
     assert "of seed 1, 2;" in refused([*words, "other"], capsys)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("system")
 def test_what_is_missing_is_trained_first(tmp_path, capsys):
     words = ["dev", "zoo", "small", "--runs", "runs"]
@@ -125,6 +129,7 @@ def test_what_is_missing_is_trained_first(tmp_path, capsys):
     assert list(zoo.archive(packed.stem).steps) == ["seed-01", "seed-02"]
 
 
+@pytest.mark.full
 def test_runs_of_the_zoo_stand_in_for_directories(label, tmp_path, capsys):
     main(["predict", f"zoo:{label}/seed-01", SEQUENCE, "--step", "30", "--out", "view.html"])
     assert (tmp_path / "view.html").exists()

@@ -21,6 +21,7 @@ def bracket_run(trained_once):
         yield trained_once("brackets/seed-0", bracket_spec(0))
 
 
+@pytest.mark.full
 def test_the_record_names_classes_and_lengths(bracket_run):
     html = explore(bracket_run).html()
     assert '"outputs": ["unbalanced", "balanced"]' in html or '"outputs":["unbalanced","balanced"]' in html

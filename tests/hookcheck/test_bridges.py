@@ -29,6 +29,7 @@ def bridge(request):
     return MAKE[request.param]()
 
 
+@pytest.mark.sampled(1)
 def test_a_law_of_reach_is_broken_where_analyses_refuse_to_write(bridge):
     findings = check_model(bridge, laws=["reach"]).findings
     laws = {kind: findings[f"reach-of-{kind.replace('_', '-')}"].outcome for kind in POINT_KINDS}

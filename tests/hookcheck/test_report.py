@@ -64,6 +64,7 @@ def test_a_breach_says_by_how_much_where_and_on_which_smallest_prompt():
     assert str(report).splitlines()[1].startswith("reach-of-scores is broken by ")
 
 
+@pytest.mark.full
 def test_a_breach_at_one_kind_of_site_leaves_the_others_to_be_believed():
     rows = {name: trust for name, trust, _ in analysis_rows(check_model(LAWS["reach-of-scores"].mutant(good("plain"))))}
     assert rows["patch"] == "except at scores"
@@ -110,6 +111,7 @@ def test_the_command_writes_files_and_ends_with_1_where_a_law_is_broken(models, 
     assert "reach-of-scores is broken by" in suite.find(".//failure").get("message")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["fine", "deaf"])
 def test_every_law_is_a_test_of_a_session(models, name, pytester, monkeypatch):
     monkeypatch.chdir(pytester.path)

@@ -47,6 +47,7 @@ def test_it_is_a_command_with_its_options(name):
     assert names >= {field.name for field in fields(records()[name].options)} | {"runs", "out", "jobs"}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_results_are_labelled_and_shown(name, learned_pair):
     measured = analyse(name, learned_pair, **QUICK.get(name, {"n": 64}))
@@ -62,6 +63,7 @@ def test_results_are_labelled_and_shown(name, learned_pair):
     assert set(display.notes) >= set(records()[name].limits)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("edges", "patch")])
 def test_models_that_learned_nothing_need_nothing(name, untrained_pair):
     measured = analyse(name, untrained_pair, **QUICK.get(name, {"n": 64}))

@@ -73,6 +73,7 @@ def test_a_subject_is_shown_on_its_task():
     assert properties["tokens"][0].startswith("x1=")
 
 
+@pytest.mark.full
 def test_five_hundred_tokens_are_small():
     """Spread-out attention is the worst case; as JSON its eight heads would take 12 MB."""
     tokens = torch.randint(5, (1, 512), generator=torch.Generator().manual_seed(0))

@@ -16,6 +16,7 @@ def results(tiny):
     return over_seeds([tiny], [analyse_run(tiny)])
 
 
+@pytest.mark.full
 def test_curves_carry_the_metrics_and_the_exact_floors(results):
     lines = floors(results)
     assert list(lines.values()) == pytest.approx([0.9575, 0.913], abs=0.01)

@@ -59,6 +59,7 @@ def test_a_refused_directory_stops_before_training(tmp_path):
     assert not (tmp_path / "other" / "checkpoints").exists()
 
 
+@pytest.mark.full
 def test_together_writes_the_same_directories(tmp_path):
     specs = [small_spec(seed=seed) for seed in (0, 1)]
     runs = train_many(specs, [tmp_path / "0", tmp_path / "1"], together=True)

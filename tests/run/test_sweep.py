@@ -33,6 +33,7 @@ def test_every_combination_is_a_cell():
     assert len({(spec.label, spec.seed) for spec in specs}) == 12
 
 
+@pytest.mark.full
 def test_what_comes_out_lies_where_it_belongs(tmp_path):
     sweep = grid(seeds=(3,))
     runs = train_sweep(sweep, tmp_path)

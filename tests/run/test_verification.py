@@ -82,6 +82,7 @@ def test_a_replay_that_does_not_agree_is_a_refusal(copies):
     assert "is not what its seed 3 gives: 20 steps replayed" in found.runs[0].problem
 
 
+@pytest.mark.full
 def test_an_archive_is_listed_with_digests_and_replays(trained, tmp_path, monkeypatch):
     """What seals older runs: the manifest names their digests, and what their replays agreed with."""
     bare = [open_run(shutil.copytree(run.path, tmp_path / run.path.name)) for run in trained]

@@ -76,6 +76,7 @@ def nulls(claim: Claim, prompts, *, n_trials=200, true_parts=0) -> Counter:
     return count
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("prompts", ["own", None])
 @pytest.mark.parametrize("joined", ["all", "any"])
 @pytest.mark.parametrize("quantifier", QUANTIFIERS)
@@ -84,6 +85,7 @@ def test_of_200_claims_of_several_parts_at_the_margin_at_most_4_are_supported_or
     assert max(count["SUPPORTED"], count["REFUTED"]) <= 4, count
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("prompts", ["own", None])
 @pytest.mark.parametrize("quantifier", QUANTIFIERS)
 def test_one_part_at_the_margin_keeps_the_others_from_supporting(quantifier, prompts):
@@ -111,6 +113,7 @@ def test_registered_claims_at_their_margins_are_not_supported():
         assert nulls(claim, None, n_trials=25, true_parts=true_parts)["SUPPORTED"] <= 1, claim.id
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("prompts", ["own", None])
 @pytest.mark.parametrize("first", range(4))  # a quarter of the shapes each, so that processes share them
 def test_of_200_registered_claims_at_their_margins_at_most_4_are_supported(first, prompts):

@@ -64,6 +64,7 @@ def test_a_run_that_was_interrupted_ends_with_the_same_bytes(tmp_path, monkeypat
     assert whole.metrics().train_loss[-1] < whole.metrics().train_loss[0]
 
 
+@pytest.mark.full
 def test_seeds_train_together_as_they_train_alone(tmp_path):
     specs = [spec(seed) for seed in (0, 1)]
     together = train_together(specs, [tmp_path / f"together-{seed}" for seed in (0, 1)])

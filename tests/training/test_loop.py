@@ -79,6 +79,7 @@ def test_a_run_may_be_interrupted_again_and_again(tmp_path, finished, stop_at):
     assert contents(tmp_path) == finished
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("step", mostly_thorough(50, 0, 20, 60))
 def test_stopping_in_the_report_is_no_different(tmp_path, finished, step):
     def report(progress):
@@ -91,6 +92,7 @@ def test_stopping_in_the_report_is_no_different(tmp_path, finished, step):
     assert contents(tmp_path) == finished
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("function", ["save_checkpoint", "write_state", "write_atomically"])
 @pytest.mark.parametrize("call", mostly_thorough(2, 1))
 def test_stopping_before_a_write_is_no_different(tmp_path, finished, monkeypatch, function, call):
@@ -177,6 +179,7 @@ def hold(path: Path, pipe) -> None:
     train(small_spec(changes=LONG), path, report=report)
 
 
+@pytest.mark.full
 def test_a_directory_that_another_process_trains_is_refused_until_that_ends(tmp_path):
     context = multiprocessing.get_context("fork")
     listen, tell = context.Pipe(duplex=False)
@@ -198,6 +201,7 @@ def test_the_same_directory_twice_is_refused(tmp_path):
         train_together([small_spec(), small_spec()], [tmp_path, tmp_path])
 
 
+@pytest.mark.full
 def test_a_damaged_state_is_refused_with_the_way_out(tmp_path, finished, stop_at):
     stop_at(40)
     with pytest.raises(Stopped):
@@ -384,6 +388,7 @@ def test_seeds_with_a_common_split_train_together(tmp_path):
     assert all(run.finished for run in train_together(specs, [tmp_path / "a", tmp_path / "b"]))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("step", [STOPS[2]])
 def test_a_run_by_sgd_that_was_interrupted_ends_with_the_same_bytes(tmp_path, stop_at, step):
     spec = small_spec(changes={"recipe.optimizer": "sgd", "recipe.learning_rate": 0.1})
@@ -422,6 +427,7 @@ def stopped(tmp_path_factory):
     return path, runs, ends, [small_spec("facts-narrow", seed=seed, changes=early) for seed in range(2)]
 
 
+@pytest.mark.full
 def test_training_ends_with_the_first_line_as_good_as_asked(stopped):
     path, wholes, ends, specs = stopped
     for spec, whole, end in zip(specs, wholes, ends, strict=True):

@@ -80,6 +80,7 @@ def test_tokens(monkeypatch, changes, by):
     assert both(monkeypatch, model, tokens(), ASSIGNED, by=by, skills=skills).rise.any()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("by", ["mechanism", "query"])
 @pytest.mark.parametrize("changes", [{}, {"normalization": "LN", "mlp": True}, {"n_heads": 1}], ids=str)
 def test_vectors(monkeypatch, changes, by):

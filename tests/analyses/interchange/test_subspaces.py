@@ -102,6 +102,7 @@ def reached(model, wanted, site, k, *, tested=None):
     return float(interchange_scores(logits, tested)[0, 1])
 
 
+@pytest.mark.full
 def test_too_few_dimensions_do_not_carry_it_and_an_untrained_model_has_none():
     wanted, tested = (counterfactuals(ELIMINATE, pairs, "used", 6) for pairs in (FIT, TEST))
     assert reached(planted()[0], wanted, SITE, 1, tested=tested) < 0.7

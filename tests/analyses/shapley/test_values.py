@@ -212,6 +212,7 @@ def test_the_stream_between_attention_and_mlp_of_a_bridge_is_a_player():
     assert abs(ours.value.sel(component="stream")).max() > 0.01
 
 
+@pytest.mark.full
 def test_a_result_is_a_plain_file_and_follows_its_seed(tmp_path):
     model = random_model()
     with global_generators_untouched():

@@ -17,6 +17,7 @@ def untrained():
     return constructed.untrained(0)["model"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("id", ["G1", "G2", "G3", "G4", "G5", "G6"])
 def test_every_question_has_all_effects_and_a_gate(id, untrained):
     claim = CLAIMS.get(id)

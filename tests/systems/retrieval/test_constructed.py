@@ -97,6 +97,7 @@ def test_the_stated_paths_are_enough(positions):
     assert max(by_part(outputs, batch)) < 1e-6
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("reached", [0, 1, 2])
 def test_it_may_stop_on_the_way(reached):
     _, batch = sample(1000)

@@ -41,6 +41,7 @@ def test_tables_arrays_and_a_page(saved, tmp_path, capsys):
     assert "almost perfectly" in page
 
 
+@pytest.mark.full
 def test_the_same_command_finds_its_answers_and_the_text_without_template_has_others(saved, tmp_path, monkeypatch):
     words = [*COMMAND, "--model", str(saved), *FEW, "--no-sampling", "--out", "out"]
     main(words)

@@ -103,6 +103,7 @@ def test_samples_do_not_depend_on_the_batch_and_follow_their_seed(talkative):
     assert len({chosen for chosen, _ in drawn().values()}) > 2
 
 
+@pytest.mark.full
 @torch.no_grad()
 def test_answers_come_as_often_as_their_probability_says(talkative):
     """A digit, then an end or a line break; or a line break first, which is left out of the count."""

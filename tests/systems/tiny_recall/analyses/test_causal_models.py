@@ -95,6 +95,7 @@ def test_an_untrained_model_confirms_nothing():
     assert found.attrs["follows"] < 0.4
 
 
+@pytest.mark.full
 def test_results_of_several_seeds_go_together(tmp_path):
     single = {case: compared(store_and_match, case) for case in (0, 1)}
     both = concatenate("seed", single)
