@@ -135,6 +135,19 @@ def _listed(cells: Mapping[str, Cell]) -> list[str]:
     return [*header, *rows] if rows else ["No law is broken."]
 
 
+SHORT = {
+    "HookedTransformer, TransformerLens 3": "HT 3",
+    "TransformerBridge 3": "TB 3",
+    "native TransformerBridge 3": "native 3",
+    "plain module, adapted": "plain",
+    "nnsight, adapted": "nnsight",
+    "HookedTransformer, ours": "HT ours",
+    "TransformerBridge 4": "TB 4",
+    "native TransformerBridge 4": "native 4",
+}
+"""Headings that leave room for all backends side by side."""
+
+
 def page(results: Mapping[str, Mapping[str, Cell]], before: str) -> str:
     """The page, with the part between its two marks made from recorded results."""
     rows = [
@@ -142,7 +155,7 @@ def page(results: Mapping[str, Mapping[str, Cell]], before: str) -> str:
         for name in ARCHITECTURES
     ]
     sections = [f"### {backend}\n\n" + "\n".join(_listed(cells)) for backend, cells in results.items()]
-    table = ["| architecture | " + " | ".join(results) + " |", "| --- |" + " --- |" * len(results), *rows]
+    table = ["| architecture | " + " | ".join(SHORT[name] for name in results) + " |", "| --- |" + " --- |" * len(results), *rows]
     made = "\n".join([*table, "", "## Broken laws", "", "\n\n".join(sections)])
     start, end = before.partition(_MARKS[0]), before.partition(_MARKS[1])
     return f"{start[0]}{_MARKS[0]}\n\n{made}\n\n{_MARKS[1]}{end[2]}"
