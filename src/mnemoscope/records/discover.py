@@ -35,7 +35,7 @@ class Discover(PairOptions):
     n_random: int = 200
     """Random circuits of the same size to compare with."""
     stability: bool = False
-    """Find circuits again with other prompts, metrics, replacements, targets and searches: takes ten times as long."""
+    """Find circuits again with other prompts, metrics, replacements, targets and searches; most time goes there."""
     n_draws: int = 10
     """Draws of prompts for --stability."""
     n: int = 256

@@ -228,7 +228,7 @@ def _bands(labels: Sequence[str], low: Any, high: Any, *, name: str) -> Any:
         y=list(range(len(labels))),
         orientation="h",
         width=0.9,
-        marker_color="#c3c9d3",
+        marker_color="#e3e7ee",
         name=name,
         text=hover,
         textposition="none",
@@ -241,7 +241,7 @@ def _rows(figure: Any, labels: Sequence[str], title: str) -> Any:
     places = list(range(len(labels)))
     figure.update_yaxes(tickvals=places, ticktext=list(labels), range=[len(labels) - 0.5, -0.5], automargin=True)
     figure.update_xaxes(title=title, range=[-0.02, 1.02])
-    return figure.update_layout(**ms.report.LAYOUT, height=130 + 26 * len(labels), barmode="overlay")
+    return figure.update_layout(**ms.report.LAYOUT, height=150 + 26 * len(labels), barmode="overlay")
 
 
 def finding(measured: MeasuredRuns) -> str:
@@ -295,6 +295,5 @@ def _mover_words(each: xr.Dataset) -> str:
     chosen = chosen.sel(change=[f != "contrast" for f in each.factor.values[1:-1]]).dropna("change")
     if not chosen.size or float(chosen.min()) == 1:
         return ""
-    return (
-        f" The choice that moves them most is {chosen.change.values[int(chosen.argmin())]} ({float(chosen.min()):.2f})."
-    )
+    most = chosen.isel(change=int(chosen.argmin("change")))
+    return f" The choice that moves them most is {most.change.item()} ({float(most):.2f})."
