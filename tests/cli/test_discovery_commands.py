@@ -171,6 +171,9 @@ def test_circuits_that_stay_are_written_alike_by_one_process_and_by_two(tmp_path
     planted = ["input → elimination head v", "elimination head → L0 MLP", "L0 MLP → logits"]
     assert (core.sel(edge=planted) == 1).all()
     assert (found.p_jaccard.sel(change="other prompts") < 0.05).all()
+    between = xr.load_dataset(alone / "seeds_recall.nc", engine="h5netcdf")
+    assert between.seed.values.tolist() == [16, 17]
+    assert between.jaccard > between.by_chance
     assert {"overlap", "core"} <= {file.stem for file in alone.glob("*.csv")}
     page = (alone / "discover.html").read_text()
     assert "In 90 % of circuits stay" in page

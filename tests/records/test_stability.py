@@ -126,7 +126,8 @@ def test_draws_are_other_prompts_and_contrasts_other_corruptions():
     draws = stability._draws_by_skill(run, options, batches)
     assert list(draws) == ["recall"]
     assert [each.name for each in draws["recall"]] == ["exchange_answer"] * 2
-    assert not np.array_equal(*(each.clean.inputs.numpy() for each in draws["recall"]))
+    one, other = (each.clean.inputs.numpy() for each in draws["recall"])
+    assert not np.array_equal(one, other)
     contrasts = stability._contrasts(run, options, "recall", batches)
     assert set(contrasts) == {"exchange_distractor", "move_repeat", "toggle_repeat", "permute_pairs"}
     fresh = run.spec.task.monitor(4, split="test", generator=generator(16, "other"))

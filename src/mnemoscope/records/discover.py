@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import mnemoscope as ms
@@ -368,11 +368,11 @@ def check(options: Discover) -> None:
 
 
 def finish(label: str, measured: MeasuredRuns) -> Results:
-    """Edges by role, unless no seed has a circuit."""
+    """Edges by role, and the overlap of seeds that were found again, unless no seed has a circuit."""
     results = edges_by_role(measured.results)
     sizes = {skill: result.n_edges for skill, result in name_by_skill("discovery", results).items()}
     refuse_undefined(label, sizes, missing="no circuit to be found", option="--metric")
-    return results
+    return {**results, **stability.overlaps_of_seeds(replace(measured, results=results))}
 
 
 register_module(__name__, Discover, least_n=4)

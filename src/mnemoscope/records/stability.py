@@ -99,6 +99,14 @@ def seed_overlap(measured: MeasuredRuns, skill: str, found: xr.Dataset) -> xr.Da
     return ms.analyses.seed_stability(setting, circuits == 1, n_random=options.n_random)
 
 
+def overlaps_of_seeds(measured: MeasuredRuns) -> dict[str, xr.Dataset]:
+    """The overlap between seeds of every skill, as `seeds_<skill>`; none for a single seed."""
+    each = {
+        skill: seed_overlap(measured, skill, found) for skill, found in name_by_skill(PART, measured.results).items()
+    }
+    return {f"seeds_{skill}": between for skill, between in each.items() if between is not None}
+
+
 def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """The overlap of circuits after each change beside chance; edges, with their share beside chance."""
     found = name_by_skill(PART, measured.results)

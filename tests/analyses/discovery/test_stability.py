@@ -23,6 +23,7 @@ from tests.support import global_generators_untouched, random_model, reads_back,
 
 PLANTED = ["input → L0H1 q", "L0H1 → L0 MLP", "L0 MLP → logits"]
 ONE = {"metrics": [LOGIT_DIFF], "replacements": ["patch"], "targets": [0.9]}
+PRUNING = {GREEDY: CIRCUIT_SEARCHES[GREEDY]}
 QUICK = {GREEDY: CIRCUIT_SEARCHES[GREEDY], "top n by EAP-IG": CIRCUIT_SEARCHES["top n by EAP-IG"]}
 
 
@@ -83,6 +84,14 @@ def test_all_at_once_changes_every_choice_and_leaves_contrasts_alone():
             assert (found.circuit.sel(change=ALL, draw=draw) == found.circuit.sel(change=PROMPTS, draw=draw)).all()
         else:
             assert chosen.sel(name="search").item() == GREEDY  # an estimate is of patches
+
+
+def test_another_wording_is_a_change_and_takes_part_in_all_at_once():
+    """The same prompts under another name: the circuit stays."""
+    found = circuit_stability(recall().model, draws(4), wordings={"reworded": draws(4)}, searches=PRUNING, **ONE)
+    assert found.change.values.tolist() == [PROMPTS, "wording reworded", ALL]
+    assert (found.jaccard == 1).all()
+    assert set(found.choice.sel(name="pairs").values) <= {"usual", "reworded"}
 
 
 def test_searches_that_rank_at_random_overlap_by_chance():
