@@ -160,6 +160,31 @@ def test_deeper_models_have_no_truth_to_compare_with(tmp_path):
     assert {row[1] for row in rows} == {"greedy", "top n by effect", "top n by EAP-IG"}
 
 
+@pytest.mark.thorough
+def test_circuits_that_stay_are_written_alike_by_one_process_and_by_two(tmp_path):
+    """The three edges of the published model stay with other prompts in both seeds."""
+    words = ["discover", "zoo:v3-published/seed-16", "zoo:v3-published/seed-17", "--n", "64", "--n-random", "40"]
+    words += ["--stability", "--n-draws", "3", "--skills", "recall"]
+    main([*words, "--out", "alone"])
+    main([*words, "--out", "two", "--jobs", "2"])
+    (alone,), (two,) = (tmp_path.glob(f"{out}/*/discover") for out in ("alone", "two"))
+    assert {file.name: file.read_bytes() for file in two.glob("*.nc")} == {
+        file.name: file.read_bytes() for file in alone.glob("*.nc")
+    }
+    found = xr.load_dataset(alone / "stability_recall.nc", engine="h5netcdf")
+    core = found.sel(change="other prompts").core
+    planted = ["input → elimination head v", "elimination head → L0 MLP", "L0 MLP → logits"]
+    assert (core.sel(edge=planted) == 1).all()
+    assert (found.p_jaccard.sel(change="other prompts") < 0.05).all()
+    between = xr.load_dataset(alone / "seeds_recall.nc", engine="h5netcdf")
+    assert between.seed.values.tolist() == [16, 17]
+    assert between.jaccard > between.by_chance
+    assert {"overlap", "core"} <= {file.stem for file in alone.glob("*.csv")}
+    page = (alone / "discover.html").read_text()
+    assert "In 90 % of circuits stay" in page
+    assert "searches share biases" in page
+
+
 # ---- probe
 
 
@@ -256,6 +281,8 @@ def test_the_heads_are_values_and_match_by_role(published):
         (["discover", "runs", "--target", "0"], "--target must be from 0.01 to 1"),
         (["discover", "runs", "--n-random", "0"], "--n-random must be at least 1"),
         (["discover", "runs", "--n", "3"], "--n must be at least 4"),
+        (["discover", "runs", "--stability", "--n-draws", "1"], "--n-draws must be at least 2; got 1"),
+        (["discover", "runs", "--n-draws", "many"], "many"),
         (["probe", "runs", "--latents", "mood"], "is_repeat"),
         (["probe", "runs", "--latents", "y"], "y[1] to y[5]"),
         (["probe", "runs", "--sites", "pattern"], "take q, k or z"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import mnemoscope as ms
 from mnemoscope.core.errors import format_ranges, in_range
+from mnemoscope.records import stability
 from mnemoscope.records.pairs import (
     edges_by_role,
     heads_with_roles,
@@ -33,6 +34,10 @@ class Discover(PairOptions):
     """Token and positional embeddings as one writer or as two."""
     n_random: int = 200
     """Random circuits of the same size to compare with."""
+    stability: bool = False
+    """Find circuits again with other prompts, metrics, replacements, targets and searches; most time goes there."""
+    n_draws: int = 10
+    """Draws of prompts for --stability."""
     n: int = 256
     """Sequences of each subgroup; one half finds the circuits, the other judges them."""
 
@@ -83,7 +88,7 @@ def measure(run: ms.Run, options: Discover) -> dict[str, xr.Dataset]:
     results = {"roles": heads_with_roles(run)}
     for skill, selection, test in _settings(run, options):
         results[f"discovery_{skill}"] = _discover_circuits(selection, test, options, run.spec.seed)
-    return results
+    return results | (stability.measure_stability(run, options) if options.stability else {})
 
 
 def _settings(run: ms.Run, options: Discover) -> Iterator[tuple[str, ms.analyses.Setting, ms.analyses.Setting]]:
@@ -120,13 +125,12 @@ def _discover_circuits(
 
 
 def _searches(selection: ms.analyses.Setting) -> list[str]:
-    """The searches that can be made: estimates are of patches, and accuracy has no gradient."""
+    """The searches that can be made."""
+    from mnemoscope.analyses.discovery.rankings import estimates_fit
     from mnemoscope.analyses.discovery.searches import MAX_EDGES
-    from mnemoscope.core.metrics import ACCURACY
 
     truth = [SMALLEST] if len(selection.edges) <= MAX_EDGES else []
-    estimated = selection.replacement == "patch" and selection.metric != ACCURACY
-    return [*truth, GREEDY, BY_EFFECT, *([BY_GRADIENT] if estimated else [])]
+    return [*truth, GREEDY, BY_EFFECT, *([BY_GRADIENT] if estimates_fit(selection) else [])]
 
 
 def _axis_values(
@@ -139,10 +143,9 @@ def _axis_values(
     from mnemoscope.analyses.discovery.setting import label_edges
 
     target, n_edges = options.target, len(selection.edges)
-    effect = 1 - selection.faithfulness(~np.eye(n_edges, dtype=bool))
-    scores = {BY_EFFECT: label_edges(selection.edges, effect)}
+    scores = {BY_EFFECT: ms.analyses.removal_effects(selection)}
     if BY_GRADIENT in searches:
-        scores[BY_GRADIENT] = _estimate_edges(selection)
+        scores[BY_GRADIENT] = ms.analyses.rank_by_eap_ig(selection)
     found = {GREEDY: ms.analyses.greedy(selection, target=target).circuit.values}
     curves = {GREEDY: np.full(n_edges + 1, np.nan)}
     for search, score in scores.items():
@@ -159,7 +162,7 @@ def _axis_values(
         "n_edges": circuits.values.sum(1).astype(float),
         "chosen_faithfulness": selection.faithfulness(circuits.values),
         "faithfulness": test.faithfulness(circuits.values),
-        "effect": effect,
+        "effect": scores[BY_EFFECT].values,
         **{name: np.array([each[name].values for each in judged]) for name in ("value", "p", "rank", "random")},
     }
     if truth is None:
@@ -169,25 +172,12 @@ def _axis_values(
     return numbers | {"n_minimal": np.array(float(truth.sizes["alternative"]))}
 
 
-def _estimate_edges(setting: ms.analyses.Setting) -> xr.DataArray:
-    """The addition of each edge to the metric, by EAP-IG."""
-    from mnemoscope.analyses.estimates import integrate_edges
-
-    found = integrate_edges(
-        setting.model,
-        setting.pairs,
-        embeddings=setting.embeddings,
-        metrics=(setting.metric,),
-        directions=("noising",),
-    )
-    return (found.clean - found.value).mean("prompt").squeeze(drop=True)
-
-
 def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
-    """Circuits, their edges, and how they stand among random ones."""
+    """Circuits, their edges, and how they stand among random ones; circuits that were found again."""
     found = name_by_skill("discovery", measured.results)
     how = _describe_search(found, measured.options)
-    return [table(found, how) for table in (circuit_table, member_table, control_table)]
+    again = stability.tables(measured) if measured.options.stability else []
+    return [*(table(found, how) for table in (circuit_table, member_table, control_table)), *again]
 
 
 def _describe_search(found: Mapping[str, xr.Dataset], options: Discover) -> str:
@@ -283,7 +273,8 @@ def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
             pictures.append((f"{skill}: {each.search.values[0]} circuit, {picture[0]}; {how}.", picture[1]))
     over = ", mean over seeds" if several else ""
     caption = f"Faithfulness by number of edges, where they were chosen{over}; {how}."
-    return [*pictures, (caption, curve_figure(found))]
+    again = stability.figures(measured) if options.stability else []
+    return [*pictures, (caption, curve_figure(found)), *again]
 
 
 def circuit_by_role(chosen: Sequence[ms.Edge], found: xr.Dataset, component: xr.DataArray) -> tuple[str, Any] | None:
@@ -355,7 +346,8 @@ def finding(measured: MeasuredRuns) -> str:
         found.append(f"for {skill} {edges} of {size} edges ({result.search.values[at]}; faithfulness {kept}{which})")
     if not found:
         return ""
-    return f"Circuits that keep {target:g} of the metric on other prompts: {'; '.join(found)}."
+    again = f" {stability.finding(measured)}" if measured.options.stability else ""
+    return f"Circuits that keep {target:g} of the metric on other prompts: {'; '.join(found)}.{again}"
 
 
 def notes(measured: MeasuredRuns) -> Sequence[str]:
@@ -363,22 +355,24 @@ def notes(measured: MeasuredRuns) -> Sequence[str]:
     from mnemoscope.analyses.discovery.searches import MAX_EDGES
 
     first = next(iter(name_by_skill("discovery", measured.results).values()))
-    return (TRUTH if SMALLEST in first.search else NO_TRUTH.format(MAX_EDGES),)
+    again = stability.LIMITS if measured.options.stability else ()
+    return (TRUTH if SMALLEST in first.search else NO_TRUTH.format(MAX_EDGES), *again)
 
 
 def check(options: Discover) -> None:
     """Refuse numbers out of range and unknown metrics."""
     in_range("--n-random", options.n_random, 1, float("inf"))
     in_range("--target", options.target, 0.01, 1)
+    in_range("--n-draws", options.n_draws, 2, float("inf"))
     metrics("--metric", [options.metric])
 
 
 def finish(label: str, measured: MeasuredRuns) -> Results:
-    """Edges by role, unless no seed has a circuit."""
+    """Edges by role, and the overlap of seeds that were found again, unless no seed has a circuit."""
     results = edges_by_role(measured.results)
     sizes = {skill: result.n_edges for skill, result in name_by_skill("discovery", results).items()}
     refuse_undefined(label, sizes, missing="no circuit to be found", option="--metric")
-    return results
+    return {**results, **stability.overlaps_of_seeds(replace(measured, results=results))}
 
 
 register_module(__name__, Discover, least_n=4)

@@ -20,7 +20,7 @@ carries, so that its circuits under means or zeros can differ from those that it
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
 from typing import Any, Literal
@@ -222,6 +222,12 @@ class Setting:
 
     def __post_init__(self) -> None:
         _ = self.hooked  # what is no model is refused here
+
+    def changed(self, **changes: Any) -> "Setting":
+        """The same setting with other pairs, another metric or another replacement; the graph is not built again."""
+        other = replace(self, **changes)
+        vars(other).update(hooked=self.hooked, edges=self.edges, paths=self.paths)
+        return other
 
     @cached_property
     def hooked(self) -> HookedModel:
