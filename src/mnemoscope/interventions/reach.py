@@ -16,6 +16,7 @@ from functools import partial
 from einops import einsum
 from torch import Tensor
 
+from mnemoscope.core.site import EMBEDDINGS
 from mnemoscope.interventions.comparison import Comparison
 from mnemoscope.interventions.subject import TestSubject, hook_name
 
@@ -161,6 +162,7 @@ class Reach:
     """A law of what a write leads to.
 
     Attributes:
+        sentence: The law.
         values: What is written, from the donors' run.
         expected: What the written rows must then show; None: the sums of the stream say it.
         final: True if the logits must be the donors'.
@@ -168,6 +170,7 @@ class Reach:
         reads: Kinds that are observed.
     """
 
+    sentence: str
     values: Values
     expected: Expected | None
     final: bool = False
@@ -197,12 +200,21 @@ class Reach:
 
 
 def _stream(kind: str) -> Reach:
-    return Reach(values=_donated(kind), expected=_donors(_AFTER), final=True, embeddings=kind == "embed")
+    sentence = f"Another prompt's {kind}, written in a run, gives the other prompt's logits."
+    embeddings = kind in EMBEDDINGS
+    return Reach(sentence=sentence, values=_donated(kind), expected=_donors(_AFTER), final=True, embeddings=embeddings)
 
 
-def step(*kinds: str, to: tuple[str, ...]) -> Reach:
-    """Donors' values of all kinds lead to the donors' values of others; the first kind must be there."""
-    return Reach(values=_donated(*kinds), expected=_donors(*to), reads=to)
+def _added(kind: str, part: str) -> Reach:
+    sentence = f"What is written at {kind} is added to the residual stream in place of the output of {part}."
+    return Reach(sentence=sentence, values=partial(_as_large_as_the_stream, kind=kind), expected=None)
+
+
+def step(*kinds: str, to: tuple[str, ...], written: str | None = None) -> Reach:
+    """Donors' values of all kinds, in words `written`, lead to donors' values of others; the first must be there."""
+    written = f"Another prompt's {kinds[0]}, written in a run, gives" if written is None else written
+    sentence = f"{written} the other prompt's {to[0]} in that block."
+    return Reach(sentence=sentence, values=_donated(*kinds), expected=_donors(*to), reads=to)
 
 
 def _donated(*kinds: str) -> Values:
@@ -256,19 +268,41 @@ def _mixed_values(trial: Trial) -> Mapping[str, Tensor]:
     return {"z": mixed(*found.values())} if len(found) == 2 else {}
 
 
+_TOGETHER = step("q", "k", "v", to=("z",), written="Another prompt's q, k and v together, written in a run, give")
 REACH: Mapping[str, tuple[Reach, ...]] = {
     **{kind: (_stream(kind),) for kind in ("embed", "resid_pre", "resid_mid", "resid_post")},
-    "pos_embed": (Reach(values=_reversed_positions, expected=_moved_stream, embeddings=True),),
-    **{
-        kind: (Reach(values=partial(_as_large_as_the_stream, kind=kind), expected=None),)
-        for kind in ("attn_out", "mlp_out")
-    },
+    "pos_embed": (
+        Reach(
+            sentence="Positions that are written in reverse enter the first residual stream in reverse.",
+            values=_reversed_positions,
+            expected=_moved_stream,
+            embeddings=True,
+        ),
+    ),
+    "attn_out": (_added("attn_out", "attention"),),
+    "mlp_out": (_added("mlp_out", "the MLP"),),
     "scores": (step("scores", to=("pattern",)),),
     "z": (step("z", to=("attn_out",)),),
     "pre": (step("pre", "mlp.hook_pre_linear", to=("post",)),),
     "post": (step("post", to=("mlp_out",)),),
-    "pattern": (Reach(values=_any_pattern, expected=_mixed_values, reads=("v", "z")),),
-    **{kind: (step("q", "k", "v", to=("z",)),) for kind in ("q", "k")},
-    "v": (Reach(values=_donated("v"), expected=_mixed_values, reads=("pattern", "z")), step("q", "k", "v", to=("z",))),
+    "q": (_TOGETHER,),
+    "k": (_TOGETHER,),
+    "v": (
+        Reach(
+            sentence="Values that are written are mixed by the pattern.",
+            values=_donated("v"),
+            expected=_mixed_values,
+            reads=("pattern", "z"),
+        ),
+        _TOGETHER,
+    ),
+    "pattern": (
+        Reach(
+            sentence="A pattern that is written mixes the values.",
+            values=_any_pattern,
+            expected=_mixed_values,
+            reads=("v", "z"),
+        ),
+    ),
 }
 """By kind the laws that decide whether a model goes on with writes; a second is tried where the first holds nowhere."""

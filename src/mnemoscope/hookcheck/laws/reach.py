@@ -14,7 +14,7 @@ from mnemoscope.core.site import KINDS
 from mnemoscope.hookcheck.law import Check, Family, Mutant
 from mnemoscope.hookcheck.mutants import ignores_writes, rolled, writes_are
 from mnemoscope.interventions.comparison import Comparison
-from mnemoscope.interventions.reach import REACH, Block, Reach, by_head, step
+from mnemoscope.interventions.reach import REACH, Block, Trial, by_head, step, try_writes
 from mnemoscope.interventions.subject import TestSubject
 
 FAMILY = Family(name="reach", analyses=("ablate", "patch", "edges", "discover", "shapley"))
@@ -43,61 +43,36 @@ def _reach(
     )
 
 
-for _kind in ("embed", "resid_pre", "resid_mid", "resid_post"):
-    _reach(
-        _kind,
-        f"Another prompt's {_kind}, written in a run, gives the other prompt's logits.",
-        REACH[_kind][0].check,
-        mutant=ignores_writes(_kind),
-        threads=("TransformerLens: resid_mid of a bridge reaches the MLP only",) if _kind == "resid_mid" else (),
-    )
-
-_reach(
-    "pos_embed",
-    "Positions that are written in reverse enter the first residual stream in reverse.",
-    REACH["pos_embed"][0].check,
-    mutant=ignores_writes("pos_embed"),
-)
-
-for _kind, _part in (("attn_out", "attention"), ("mlp_out", "the MLP")):
-    _reach(
-        _kind,
-        f"What is written at {_kind} is added to the residual stream in place of the output of {_part}.",
-        REACH[_kind][0].check,
-        mutant=ignores_writes(_kind),
-    )
-
-for _kind, _following in (("scores", "pattern"), ("z", "attn_out"), ("pre", "post"), ("post", "mlp_out")):
-    _reach(
-        _kind,
-        f"Another prompt's {_kind}, written in a run, gives the other prompt's {_following} in that block.",
-        REACH[_kind][0].check,
-        mutant=ignores_writes(_kind),
-        threads=("TransformerLens: native bridges ignore writes at scores",) if _kind == "scores" else (),
-    )
+_THREADS = {
+    "resid_mid": ("TransformerLens: resid_mid of a bridge reaches the MLP only",),
+    "scores": ("TransformerLens: native bridges ignore writes at scores",),
+    "pattern": ("TransformerLens: native bridges ignore writes at pattern",),
+}
+for _kind, (_law, *_) in REACH.items():
+    if _kind not in ("q", "k"):  # these two have one law together, and one of their own below
+        threads = _THREADS.get(_kind, ())
+        _reach(_kind, _law.sentence, _law.check, mutant=ignores_writes(_kind), threads=threads)
 
 _reach(
     "queries-and-keys",
-    "Another prompt's q, k and v together, written in a run, give the other prompt's z in that block.",
+    REACH["q"][0].sentence,
     REACH["q"][0].check,
     mutant=writes_are("q", lambda old, new: new.flip(-1)),
     kinds=("q", "k", "v"),
 )
-_reach(
-    "rotated-queries-and-keys",
-    "Another prompt's rotated q and k, and its v, written in a run, give the other prompt's z in that block.",
-    step("attn.hook_rot_q", "attn.hook_rot_k", "v", to=("z",)).check,
-    mutant=ignores_writes("attn.hook_rot_q"),
-    kinds=("rot_q", "rot_k"),
-)
-for _norm, _following in (("ln1", ("q", "k", "v")), ("ln2", ("pre", "mlp.hook_pre_linear"))):
+for _name, _given, _to, _words in (
+    ("rotated-queries-and-keys", ("attn.hook_rot_q", "attn.hook_rot_k", "v"), ("z",), "rotated q and k, and its v,"),
+    ("ln1-normalized", (f"ln1.{NORMALIZED}",), ("q", "k", "v"), "rows as ln1 leaves them,"),
+    ("ln2-normalized", (f"ln2.{NORMALIZED}",), ("pre", "mlp.hook_pre_linear"), "rows as ln2 leaves them,"),
+):
+    _law = step(*_given, to=_to, written=f"Another prompt's {_words} written in a run, give")
     _reach(
-        f"{_norm}-normalized",
-        f"Another prompt's rows as {_norm} leaves them, written in a run, give the other prompt's {_following[0]}.",
-        step(f"{_norm}.{NORMALIZED}", to=_following).check,
-        mutant=ignores_writes(f"{_norm}.{NORMALIZED}"),
-        kinds=("normalized",),
-        threads=("TransformerLens #1527",),
+        _name,
+        _law.sentence,
+        _law.check,
+        mutant=ignores_writes(_given[0]),
+        kinds=("normalized",) if "norm" in _name else ("rot_q", "rot_k"),
+        threads=("TransformerLens #1527",) if "norm" in _name else (),
     )
 
 
@@ -159,15 +134,14 @@ def _factors(subject: TestSubject, *, kind: str) -> Iterator[Comparison]:
         subject.skip("heads are not told apart")
     factor = subject.noise(torch.empty((*shape[:-1], 1), dtype=torch.float64))
 
-    def times(by: Tensor | float) -> Reach:
-        def values(subject: TestSubject, donor: Block) -> dict[str, Tensor]:
+    def times(by: Tensor) -> list[Trial]:
+        def values(donor: Block) -> dict[str, Tensor]:
             own = Block(donor.layer, subject.clean.at).some(kind, "scores")
-            return {kind: (own[kind] * by).to(own[kind])} if len(own) == 2 else {}
+            return {kind: own[kind] * by.to(own[kind])} if len(own) == 2 else {}
 
-        return Reach(values=values, expected=lambda trial: {"scores": trial.written["scores"]}, reads=("scores",))
+        return try_writes(subject, values, reads=("scores",))
 
-    scaled = times(factor)
-    for without, trial in zip(times(0).trials(subject), scaled.trials(subject), strict=True):
+    for without, trial in zip(times(0 * factor), times(factor), strict=True):
         nothing, scores = (each["scores"] for each in (without.written, trial.clean))
         by = by_head(factor, scores.shape[1])[..., 0].transpose(1, 2).to(scores)
         by = by[..., :, None] if kind == "q" else by[..., None, :]
@@ -177,7 +151,7 @@ def _factors(subject: TestSubject, *, kind: str) -> Iterator[Comparison]:
             got=got.masked_fill(~visible(scores), 0),
             wanted=wanted.masked_fill(~visible(scores), 0),
         )
-        yield from scaled.says(trial)
+        yield from (trial.shows(kind, trial.new[kind]), *trial.onward())
 
 
 for _kind in ("q", "k"):
@@ -187,23 +161,6 @@ for _kind in ("q", "k"):
         partial(_factors, kind=_kind),
         mutant=ignores_writes(_kind),
     )
-
-
-_reach(
-    "v",
-    "Values that are written are mixed by the pattern.",
-    REACH["v"][0].check,
-    mutant=ignores_writes("v"),
-)
-
-
-_reach(
-    "pattern",
-    "A pattern that is written mixes the values.",
-    REACH["pattern"][0].check,
-    mutant=ignores_writes("pattern"),
-    threads=("TransformerLens: native bridges ignore writes at pattern",),
-)
 
 
 def _shared_keys(subject: TestSubject) -> Iterator[Comparison]:
