@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mnemoscope.claims.testing.cases import SeedItem
     from mnemoscope.core.protocols import HookedModel
     from mnemoscope.hookcheck.law import Law
-    from mnemoscope.hookcheck.subject import TestSubject
+    from mnemoscope.interventions.subject import TestSubject
     from mnemoscope.models.run import Run
     from mnemoscope.models.subjects import Subject
 
@@ -118,7 +118,7 @@ def _law_items(session: pytest.Session, model: str) -> "list[LawItem]":
     from mnemoscope.core.errors import InputError
     from mnemoscope.hookcheck.laws import LAWS
     from mnemoscope.hookcheck.named import open_model
-    from mnemoscope.hookcheck.subject import make_subject
+    from mnemoscope.interventions.subject import make_subject
 
     try:
         subject = make_subject(open_model(model))

@@ -22,7 +22,7 @@ from unittest import mock
 
 import mnemoscope as ms
 from mnemoscope.hookcheck.laws import LAWS
-from mnemoscope.hookcheck.subject import make_subject
+from mnemoscope.interventions.subject import make_subject
 from mnemoscope.models import from_nnsight, from_transformers
 from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER
 from tests.architectures import ARCHITECTURES, architecture

@@ -5,7 +5,7 @@ import pytest
 from mnemoscope.hookcheck.check import check_model
 from mnemoscope.hookcheck.law import Law
 from mnemoscope.hookcheck.laws import LAWS
-from mnemoscope.hookcheck.subject import TestSubject, make_subject
+from mnemoscope.interventions.subject import TestSubject, make_subject
 from mnemoscope.models.hooked.transformer import HookedTransformer
 from mnemoscope.records.record import records
 from tests.hookcheck.good import CHANGES, good

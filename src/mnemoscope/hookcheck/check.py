@@ -8,7 +8,7 @@ from mnemoscope.core.errors import InputError, suggest_nearest
 from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.hookcheck.law import FAMILIES, OUTCOMES, Finding, Law, Outcome
 from mnemoscope.hookcheck.laws import LAWS
-from mnemoscope.hookcheck.subject import TestSubject, make_subject
+from mnemoscope.interventions.subject import TestSubject, make_subject
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,67 +6,15 @@ the worst. Where the law says nothing about a model, the check calls `subject.sk
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
-import torch
-from torch import Tensor
-
-from mnemoscope.core.site import EMBEDDINGS, KINDS, Kind, Site
-
-if TYPE_CHECKING:
-    from mnemoscope.hookcheck.subject import TestSubject
+from mnemoscope.interventions.comparison import Comparison, DoesNotApplyError, RefusedError
+from mnemoscope.interventions.subject import TestSubject
 
 FamilyName = Literal["identity", "sums", "reach", "causality", "batches", "gradients", "scope", "files"]
 FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
 Outcome = Literal["holds", "broken", "refused", "does not apply"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-
-
-def hook_name(kind: str, layer: int | None) -> str:
-    """The hook point of a kind of site in a layer; any other kind is the name of the point within the block."""
-    if kind in KINDS:
-        return Site(kind=cast("Kind", kind), layer=None if kind in EMBEDDINGS else layer or 0).hook
-    return kind if layer is None else f"blocks.{layer}.{kind}"
-
-
-class DoesNotApplyError(Exception):
-    """Raised by a check where the law says nothing about the model."""
-
-
-class RefusedError(Exception):
-    """Raised where the model itself raised an exception; the message is its first line."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Two tensors that a law says are equal.
-
-    Attributes:
-        point: The hook point, or another name for what was compared.
-        got: The value found.
-        wanted: The value that the law demands.
-        exact: True if every bit must be the same; else they agree up to the subject's tolerance.
-        tolerance: Largest share of the size of `wanted` by which they may differ; None: the subject's.
-    """
-
-    point: str
-    got: Tensor
-    wanted: Tensor
-    exact: bool = False
-    tolerance: float | None = None
-
-    @property
-    def amount(self) -> float:
-        """Largest difference as a share of the largest entry of `wanted`; infinite where shapes or NaN differ."""
-        got, wanted = (x.detach().double().cpu() for x in (self.got, self.wanted))
-        if got.shape != wanted.shape:
-            return float("inf")
-        same = (got == wanted) | (got.isnan() & wanted.isnan())
-        if bool(same.all()):
-            return 0.0
-        size = wanted[wanted.isfinite()].abs().max() if bool(wanted.isfinite().any()) else torch.tensor(0.0)
-        difference = (got - wanted)[~same].abs().nan_to_num(nan=float("inf"))
-        return float(difference.max() / size.clamp(min=1e-30))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +41,7 @@ class Finding:
         return f"{law.name} is broken by {self.amount:.2g} at {where} on {self.smallest}: {law.sentence}"
 
 
-Check = Callable[["TestSubject"], Iterator[Comparison]]
+Check = Callable[[TestSubject], Iterator[Comparison]]
 Mutant = Callable[[Any], Any]
 """A function from a good model to one with exactly one fault."""
 
@@ -127,7 +75,7 @@ class Law:
     analyses: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
 
-    def examine(self, subject: "TestSubject") -> Finding:
+    def examine(self, subject: TestSubject) -> Finding:
         """Check a model."""
         try:
             compared = list(self.check(subject))
@@ -140,11 +88,9 @@ class Law:
             return Finding(outcome="refused", reason=f"it cannot be compared: {type(error).__name__}: {line}")
         if not compared:
             return Finding(outcome="does not apply", reason="the model has no hook point that the law is about")
-        amounts = {id(each): each.amount for each in compared}
-        worst = max(amounts.values())
-        broken = [
-            each for each in compared if amounts[id(each)] > (0 if each.exact else each.tolerance or subject.tolerance)
-        ]
+        breaches = [each.breach(0 if each.exact else each.tolerance or subject.tolerance) for each in compared]
+        broken = [each for each, breach in zip(compared, breaches, strict=True) if breach]
+        worst = max(breaches) if broken else max(each.amount for each in compared)
         points = tuple(dict.fromkeys(each.point for each in broken or compared))
         return Finding(outcome="broken" if broken else "holds", amount=worst, points=points)
 

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemoscope.hookcheck.law import Mutant, hook_name
+from mnemoscope.hookcheck.law import Mutant
+from mnemoscope.interventions.subject import hook_name
 
 Hook = Callable[..., Any]
 Change = Callable[[Tensor], Tensor]
@@ -49,23 +50,26 @@ class Faulty:
         changed = [(name, self._hook(name, hook)) for name, hook in fwd_hooks]
         return self.good.hooks(fwd_hooks=changed, **options)
 
-    def run_with_hooks(self, inputs: Tensor, fwd_hooks: Sequence[tuple[str, Hook]] = (), **options: Any) -> Tensor:
+    def run_with_hooks(self, inputs: Tensor, fwd_hooks: Sequence[tuple[Any, Hook]] = (), **options: Any) -> Tensor:
         """The good model's, with changed hooks, inputs and output."""
-        changed = [(name, self._hook(name, hook)) for name, hook in fwd_hooks]
+        named = [(name, hook) for names, hook in fwd_hooks for name in self._named(names)]
+        changed = [(name, self._hook(name, hook)) for name, hook in named]
         return self._output(self.good.run_with_hooks(self._inputs(inputs), fwd_hooks=changed, **options))
 
     def run_with_cache(self, inputs: Tensor, names_filter: Any = None, **options: Any) -> tuple[Tensor, Any]:
         """Activations as changed hooks see them."""
         seen: dict[str, Tensor] = {}
-        wanted = [name for name in self.good.hook_dict if _is_wanted(name, names_filter)]
-        hooks = [(name, lambda x, hook, name=name: seen.update({name: x.detach()})) for name in wanted]
+        hooks = [
+            (name, lambda x, hook, name=name: seen.update({name: x.detach()})) for name in self._named(names_filter)
+        ]
         return self.run_with_hooks(inputs, fwd_hooks=hooks, **options), seen
 
-
-def _is_wanted(name: str, names_filter: Any) -> bool:
-    if names_filter is None:
-        return True
-    return bool(names_filter(name)) if callable(names_filter) else name in names_filter
+    def _named(self, names: Any) -> list[str]:
+        """Hook points by a name, a list of names or a filter; None: all."""
+        if isinstance(names, str):
+            return [names]
+        wanted = (lambda name: names is None or name in names) if not callable(names) else names
+        return [name for name in self.good.hook_dict if wanted(name)]
 
 
 def is_of(kind: str, name: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from mnemoscope.hookcheck.subject import TestSubject
+from mnemoscope.interventions.subject import TestSubject
 
 
 def in_precision(subject: TestSubject, dtype: torch.dtype, *, fresh: bool = False) -> TestSubject:

@@ -2,44 +2,33 @@
 
 A HookedTransformer uses whatever a hook returns. A TransformerBridge runs the forward pass of another library: some of
 its hook points only show a value, and a value written at `resid_mid` reaches the MLP but not the residual stream beside
-it. A model whose hook points do not have the classic names as their own is therefore tested. Each kind of activation
-that is written takes one test, a forward pass of three tokens and two rows a layer:
-
-- NaN written in one row must reach the logits. On the way to the attention pattern it must change z instead, since some
-  models take NaN for 0 there. At `resid_mid` it must reach the output of the MLP.
-- Attention on the first key alone, written in the other row, must make z the same at all queries.
-- A stream changed at `resid_mid`, plus the output of the MLP, must be the stream after the MLP.
-
-Where the last of these fails, `writing` adds the change to the stream itself, if a second test finds that right. The
-tests do not show whether values other than those written have their effect.
+it. A model whose hook points do not have the classic names as their own is therefore held to the laws of `reach`: two
+passes of three tokens for each kind of activation that is written, one of them with two rows a layer. Where only the
+change at `resid_mid` is missing in the stream after the block, it is added there.
 """
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, without_hooks
 from mnemoscope.core.runtime import memoize
-from mnemoscope.core.site import ATTENTION, EMBEDDINGS, Kind, Site
+from mnemoscope.core.site import Kind, Site
+from mnemoscope.interventions.comparison import DoesNotApplyError
+from mnemoscope.interventions.reach import REACH
 from mnemoscope.interventions.recordings import check_no_nan
+from mnemoscope.interventions.subject import TestSubject
 
 Hook = tuple[str, Callable[..., Any]]
 Layers = frozenset[int | None]
 
 _SCORES = re.compile(r"blocks\.\d+\.attn\.hook_attn_scores")
 _MIDDLE = re.compile(r"blocks\.(\d+)\.hook_resid_mid")
-_SEEN: dict[Kind, tuple[str, ...]] = {
-    **dict.fromkeys(("q", "k", *ATTENTION), ("attn.hook_z",)),
-    "resid_mid": ("hook_mlp_out", "hook_resid_mid", "hook_resid_post"),
-}
-_TOLERANCE = 0.05
 
 
 def check_written(model: HookedModel, kind: Kind, layers: Collection[int | None]) -> None:
@@ -50,9 +39,7 @@ def check_written(model: HookedModel, kind: Kind, layers: Collection[int | None]
     kind = "attn_out" if kind == "result" else kind
     if is_classic(model):
         return
-    wrong = {*layers}
-    for completed in (False, True) if kind == "resid_mid" else (False,):
-        wrong = wrong and wrong & _ignored(model, kind, completed=completed)
+    wrong = {*layers}.difference(*_reached(model, kind))
     for layer in layers:
         if layer in wrong:
             site = Site(kind=kind, layer=layer)
@@ -110,7 +97,7 @@ def _empty_queries(scores: Collection[str]) -> tuple[list[Hook], list[Hook]]:
 
 def bypassed_layers(model: HookedModel, layers: Collection[int | None]) -> Layers:
     """The layers whose `resid_mid` only the MLP reads, while the stream goes past it to `resid_post`."""
-    return _ignored(model, "resid_mid", completed=False) & {*layers} if layers and not is_classic(model) else Layers()
+    return _reached(model, "resid_mid")[1] & {*layers} if layers and not is_classic(model) else Layers()
 
 
 def is_classic(model: HookedModel) -> bool:
@@ -138,70 +125,49 @@ def _complete_hook(model: HookedModel, layer: int, write: Callable[..., Any], st
 
 
 @memoize
-@torch.no_grad()
-def _ignored(model: HookedModel, kind: Kind, *, completed: bool) -> Layers:
-    """Layers at which a written value has no effect or a wrong one, tested on the first call.
+def _reached(model: HookedModel, kind: Kind) -> tuple[Layers, Layers]:
+    """Layers at which the laws of reach hold, and those at which they do once the stream gets a change at `resid_mid`.
 
-    Row 0 stays as it is; every layer has one row with a value of known effect, and one with NaN.
+    Tried on the first call.
     """
-    layers: list[int | None] = [None] if kind in EMBEDDINGS else list(range(model.cfg.n_layers))
-    layers = [layer for layer in layers if Site(kind=kind, layer=layer).hook in model.hook_dict]
-    rows = {layer: 1 + 2 * number for number, layer in enumerate(layers)}
-    tokens = _tokens(model, 1 + 2 * len(layers))
-    seen: dict[str, Tensor] = {}
-    hooks: list[Hook] = [
-        (Site(kind=kind, layer=layer).hook, partial(_write, kind=kind, row=row, n_rows=len(tokens)))
-        for layer, row in rows.items()
-    ]
-    wanted = {f"blocks.{layer}.{end}" for layer in layers for end in _SEEN.get(kind, ())} & {*model.hook_dict}
-    with without_hooks(model), ExitStack() as stack:
-        if completed:
-            hooks = [
-                (name, _complete_hook(model, layer or 0, hook, stack))
-                for layer, (name, hook) in zip(rows, hooks, strict=True)
-            ]
-        noted: list[Hook] = [(name, lambda x, hook, name=name: seen.update({name: x})) for name in wanted]
-        logits = model.run_with_hooks(tokens, fwd_hooks=[*hooks, *noted])
-    ignored = Layers(layer for layer, row in rows.items() if not _has_effect(kind, layer, row, seen, logits))
-    check_no_nan(logits[0])
-    return ignored
+    tokens, donors = (_tokens(model, offset) for offset in (0, 1))
+    subject = TestSubject(model=_HooksAtOnce(model), tokens=tokens, donors=donors, max_layers=None)
+    reached, completed = set[int | None](), set[int | None]()
+    for law in REACH[kind]:
+        with without_hooks(model), suppress(DoesNotApplyError):
+            for trial in () if reached else law.trials(subject):
+                check_no_nan(trial.logits[2])
+                compared, layer = law.says(trial), trial.written.layer
+                if compared and not any(each.breach(subject.tolerance) for each in compared):
+                    reached.add(layer)
+                elif kind == "resid_mid" and trial.is_completed(subject.tolerance):
+                    completed.add(layer)
+    return Layers(reached), Layers(completed)
 
 
-def _tokens(model: HookedModel, n_rows: int) -> Int[Tensor, "row pos"]:
+class _HooksAtOnce:
+    """A model that puts on its hooks by one filter: a bridge looks all of its names up for every hook by name."""
+
+    def __init__(self, model: HookedModel):
+        self._model, self.cfg, self.hook_dict = model, model.cfg, model.hook_dict
+
+    def run_with_hooks(self, tokens: Tensor, fwd_hooks: Sequence[Hook]) -> Tensor:
+        """The model's run; hooks at one point act in the order given."""
+        by_point: dict[int, list[Callable[..., Any]]] = {}
+        for name, hook in fwd_hooks:
+            by_point.setdefault(id(self.hook_dict[name]), []).append(hook)
+
+        def act(activation: Any, hook: Any) -> Any:
+            for each in by_point[id(hook)]:
+                new = each(activation, hook=hook)
+                activation = activation if new is None else new
+            return activation
+
+        return self._model.run_with_hooks(tokens, fwd_hooks=[({*dict(fwd_hooks)}.__contains__, act)])
+
+
+def _tokens(model: HookedModel, offset: int) -> Tensor:
     """Tokens from the middle of the vocabulary, where no special tokens are."""
     device = next(parameter for _, parameter in model.named_parameters()).device
-    tokens = model.cfg.d_vocab // 2 + torch.arange(min(3, model.cfg.n_ctx), device=device)
-    return (tokens % model.cfg.d_vocab).repeat(n_rows, 1)
-
-
-def _write(activation: Tensor, hook: Any, *, kind: Kind, row: int, n_rows: int) -> Tensor:
-    new = activation.expand(n_rows, *activation.shape[1:]).clone()
-    if kind in ATTENTION:
-        new[row] = 0 if kind == "pattern" else -torch.inf
-        new[row, ..., 0] = 1 if kind == "pattern" else 0
-    elif kind == "resid_mid":
-        new[row] *= torch.linspace(2, 6, new.shape[-1], device=new.device, dtype=new.dtype)
-    new[row + 1] = torch.nan
-    return new
-
-
-def _has_effect(kind: Kind, layer: int | None, row: int, seen: dict[str, Tensor], logits: Tensor) -> bool:
-    names = [f"blocks.{layer}.{end}" for end in _SEEN.get(kind, ())]
-    if any(name not in seen for name in names):
-        return False
-    first = seen[names[0]] if names else logits
-    if not _differ(first[row + 1], first[0]):
-        return False
-    if kind in ATTENTION:
-        return not _differ(first[row], first[row, :1])
-    if kind == "resid_mid":
-        added, middle, after = (seen[name] for name in names)
-        change, missing = middle[row] - middle[0], middle[row] + added[row] - after[row]
-        shares = (missing / change)[change != 0].float().abs()  # 1 where the stream passed by, 0 where it did not
-        return bool(shares.median() < 0.5)
-    return True
-
-
-def _differ(one: Tensor, other: Tensor) -> bool:
-    """True if two tensors differ by more than rounding; NaN differs from everything."""
-    return not bool(((one - other).abs() <= _TOLERANCE * other.abs().max()).all())
+    tokens = model.cfg.d_vocab // 2 + offset + torch.arange(min(3, model.cfg.n_ctx), device=device)
+    return (tokens % model.cfg.d_vocab)[None]

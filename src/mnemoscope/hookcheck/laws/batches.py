@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from mnemoscope.core.protocols import reads_vectors
-from mnemoscope.hookcheck.law import Comparison, Family
+from mnemoscope.hookcheck.law import Family
 from mnemoscope.hookcheck.mutants import Faulty, shows, writes_are
-from mnemoscope.hookcheck.subject import TestSubject
+from mnemoscope.interventions.comparison import Comparison
+from mnemoscope.interventions.subject import TestSubject
 
 FAMILY = Family(name="batches", analyses=("patch", "ablate"))
 _N_MANY = 12

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemoscope.hookcheck.law import Comparison, Family
+from mnemoscope.hookcheck.law import Family
 from mnemoscope.hookcheck.mutants import Faulty, shows
 from mnemoscope.hookcheck.precision import in_precision
-from mnemoscope.hookcheck.subject import TestSubject
+from mnemoscope.interventions.comparison import Comparison
+from mnemoscope.interventions.subject import TestSubject
 
 FAMILY = Family(name="files", analyses=("patch", "heads", "neurons"))
 _BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 0.15}

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from mnemoscope.core.protocols import evaluation_mode
-from mnemoscope.hookcheck.law import Comparison, Family
+from mnemoscope.hookcheck.law import Family
 from mnemoscope.hookcheck.mutants import Faulty, writes_are
 from mnemoscope.hookcheck.precision import in_precision
-from mnemoscope.hookcheck.subject import TestSubject
+from mnemoscope.interventions.comparison import Comparison
+from mnemoscope.interventions.subject import TestSubject
 
 FAMILY = Family(name="gradients", analyses=("discover", "edges"))
 _STEPS = (1e-5, 1e-4, 1e-3)

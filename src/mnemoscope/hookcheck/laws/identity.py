@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from mnemoscope.core.protocols import evaluation_mode
-from mnemoscope.hookcheck.law import Comparison, Family
+from mnemoscope.hookcheck.law import Family
 from mnemoscope.hookcheck.mutants import Faulty, shows, writes_are
-from mnemoscope.hookcheck.subject import POINT_KINDS, TestSubject
+from mnemoscope.interventions.comparison import Comparison
+from mnemoscope.interventions.subject import POINT_KINDS, TestSubject
 
 FAMILY = Family(name="identity", analyses=("ablate", "patch", "edges", "discover"))
 

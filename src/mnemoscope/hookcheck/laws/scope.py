@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.core.protocols import evaluation_mode
-from mnemoscope.hookcheck.law import Comparison, Family
+from mnemoscope.hookcheck.law import Family
 from mnemoscope.hookcheck.mutants import Faulty
-from mnemoscope.hookcheck.subject import TestSubject
+from mnemoscope.interventions.comparison import Comparison
+from mnemoscope.interventions.subject import TestSubject
 
 FAMILY = Family(name="scope", analyses=("patch", "ablate", "edges"))
 

@@ -15,10 +15,12 @@ from torch import Tensor
 
 from mnemoscope.core.protocols import attention_mix, has_linear_attention
 from mnemoscope.engine.pointwise import ACTIVATIONS
-from mnemoscope.hookcheck.law import Comparison, Family
-from mnemoscope.hookcheck.laws.reach import NORMALIZED, by_head, mixed, visible
+from mnemoscope.hookcheck.law import Family
+from mnemoscope.hookcheck.laws.reach import NORMALIZED, visible
 from mnemoscope.hookcheck.mutants import always, shows
-from mnemoscope.hookcheck.subject import TestSubject
+from mnemoscope.interventions.comparison import Comparison
+from mnemoscope.interventions.reach import by_head, mixed
+from mnemoscope.interventions.subject import TestSubject
 
 FAMILY = Family(name="sums", analyses=("heads", "circuits"))
 

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import Tensor
 
 from mnemoscope.core.protocols import HookedModel, evaluation_mode, masked_token, reads_vectors
-from mnemoscope.core.site import EMBEDDINGS, KINDS, Kind
-from mnemoscope.hookcheck.law import DoesNotApplyError, RefusedError, hook_name
+from mnemoscope.core.site import EMBEDDINGS, KINDS, Kind, Site
+from mnemoscope.interventions.comparison import DoesNotApplyError, RefusedError
 
 Write = Tensor | Callable[[Tensor], Tensor]
 Writes = Mapping[str, Write]
@@ -25,8 +25,13 @@ _FINAL_NORM = tuple(f"ln_final.hook_{end}" for end in ("scale", "normalized"))
 _EXTRA = ("attn.hook_rot_q", "attn.hook_rot_k", "mlp.hook_pre_linear", *_NORMS)
 _TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-4, torch.bfloat16: 0.06, torch.float16: 0.02}
 """Relative differences that are rounding; models in double precision may form norms and softmax in single."""
-_MAX_LAYERS = 4
-"""Layers that are looked at; of a deeper model the first two, one in the middle, and the last."""
+
+
+def hook_name(kind: str, layer: int | None) -> str:
+    """The hook point of a kind of site in a layer; any other kind is the name of the point within the block."""
+    if kind in KINDS:
+        return Site(kind=cast("Kind", kind), layer=None if kind in EMBEDDINGS else layer or 0).hook
+    return kind if layer is None else f"blocks.{layer}.{kind}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +52,8 @@ class TestSubject:
     tokens: Tensor
     donors: Tensor
     seed: int = 0
+    max_layers: int | None = 4
+    """Layers that are looked at, of a deeper model the first two, one in the middle, and the last; None: all."""
     deadline: float = float("inf")
     """Time of `time.monotonic` at which laws that have not been checked are left out."""
     memory: dict[str, Any] = field(default_factory=dict)
@@ -61,12 +68,12 @@ class TestSubject:
     def layers(self) -> tuple[int, ...]:
         """The layers that are looked at."""
         n = self.cfg.n_layers
-        return tuple(range(n)) if n <= _MAX_LAYERS else (0, 1, n // 2, n - 1)
+        return tuple(range(n)) if n <= (self.max_layers or n) else (0, 1, n // 2, n - 1)
 
     @cached_property
     def tolerance(self) -> float:
         """Largest relative difference of two computations of one thing, in the precision of the model."""
-        return _TOLERANCES.get(self.clean.logits.dtype, 1e-4)
+        return _TOLERANCES.get(self.donor.logits.dtype, 1e-4)
 
     def skip(self, reason: str) -> NoReturn:
         """End a check: the law says nothing about this model."""
@@ -106,7 +113,8 @@ class TestSubject:
     def points(self) -> tuple[str, ...]:
         """The classic hook points that the model declares, of the layers that are looked at."""
         names = [self.point(kind, layer) for layer in self.layers for kind in (*POINT_KINDS, *_EXTRA)]
-        return tuple(name for name in dict.fromkeys([*names, *_FINAL_NORM]) if name in self.model.hook_dict)
+        known = self.model.hook_dict  # a bridge makes it anew
+        return tuple(name for name in dict.fromkeys([*names, *_FINAL_NORM]) if name in known)
 
     @cached_property
     def clean(self) -> Passed:
@@ -180,8 +188,10 @@ def make_subject(
     return TestSubject(model=model, tokens=drawn[:n_prompts], donors=drawn[n_prompts:], seed=seed, deadline=deadline)
 
 
-def _writer(value: Write) -> Callable[..., Tensor]:
-    def write(activation: Tensor, hook: Any) -> Tensor:
+def _writer(value: Write) -> Callable[..., Tensor | None]:
+    def write(activation: Any, hook: Any) -> Tensor | None:
+        if not isinstance(activation, Tensor):  # some points pass several
+            return None
         return (value(activation) if callable(value) else value).to(activation)
 
     return write
