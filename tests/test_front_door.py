@@ -34,7 +34,7 @@ PUBLIC_MODULES = (
     "mnemoscope.claims.testing",
     "mnemoscope.cli",  # what a command of a guest is made of
 )
-MOST_NAMES = 76
+MOST_NAMES = 78
 
 TO_CONVERT: set[str] = set()
 """Pages and examples that still import from inner modules; the set may only shrink."""

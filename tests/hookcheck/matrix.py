@@ -155,7 +155,11 @@ def page(results: Mapping[str, Mapping[str, Cell]], before: str) -> str:
         for name in ARCHITECTURES
     ]
     sections = [f"### {backend}\n\n" + "\n".join(_listed(cells)) for backend, cells in results.items()]
-    table = ["| architecture | " + " | ".join(SHORT[name] for name in results) + " |", "| --- |" + " --- |" * len(results), *rows]
+    table = [
+        "| architecture | " + " | ".join(SHORT[name] for name in results) + " |",
+        "| --- |" + " --- |" * len(results),
+        *rows,
+    ]
     made = "\n".join([*table, "", "## Broken laws", "", "\n\n".join(sections)])
     start, end = before.partition(_MARKS[0]), before.partition(_MARKS[1])
     return f"{start[0]}{_MARKS[0]}\n\n{made}\n\n{_MARKS[1]}{end[2]}"

@@ -31,7 +31,7 @@ EARLY = 10
 GROWN = 1e-3
 """The same difference after more steps, where the nearest pair differs by .0013, in one configuration by 5e-4."""
 HALF = 5e-3
-"""Difference of losses that half precision makes: about .002 at most in the archives, where a skill is learned by half."""
+"""Difference of losses that half precision makes: about .002 at most in the archives."""
 
 
 @dataclass(frozen=True, kw_only=True)
