@@ -11,9 +11,13 @@ from mnemoscope.systems.rasp.tasks import Rasp
 
 
 def pairs(task: Rasp, n: int, seed: int) -> PromptPairs:
-    """`n` sequences and the same with another token at one place, read where the answer changes."""
+    """`n` sequences and others, read where their answers differ.
+
+    With one token replaced some edges would carry nothing: where answers stay defined, the place that the induction
+    head attends to stays too.
+    """
     clean = task.sample(n, split="test", generator=generator(seed, "known circuits", task.program))
-    found = PromptPairs.from_task(task, clean, kind="replace", seed=seed)
+    found = PromptPairs.from_task(task, clean, kind="redraw", seed=seed)
     return found.read_at(found.scored & (found.answer != found.foil))
 
 

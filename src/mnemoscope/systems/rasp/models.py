@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope import ModelSpec, generator
+from mnemoscope import ModelSpec, Recipe, Run, RunSpec, generator
 from mnemoscope.core import one_of
-from mnemoscope.models import HookedTransformer, build
+from mnemoscope.models import HookedTransformer, build, write_run
 from mnemoscope.systems.rasp.programs import PROGRAMS
 from mnemoscope.systems.rasp.tasks import Rasp
 
@@ -25,6 +25,10 @@ hundreds, and some programs need attention to be shared equally, which bears lit
 """
 N_HEADS, N_NEURONS, N_DIMENSIONS = 2, 16, 16
 """Idle heads and neurons that a padded model has in every layer, and the dimensions that these write to."""
+
+
+_COMPILED = Recipe(name="tracr", n_steps=1, checkpoint_steps=())
+"""The recipe of a model that no training made."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,10 +64,11 @@ class CompiledProgram:
         """The task of the program."""
         return Rasp(program=self.name)
 
-    def model(self) -> HookedTransformer:
-        """The model with these weights: no normalisation, no biases, and MLPs of ReLU."""
+    @property
+    def architecture(self) -> ModelSpec:
+        """The sizes of the model: no normalisation, and MLPs of ReLU."""
         query, inward = self.weights["blocks.0.attn.W_Q"], self.weights["blocks.0.mlp.W_in"]
-        spec = ModelSpec(
+        return ModelSpec(
             d_model=query.shape[1],
             n_heads=query.shape[0],
             d_head=query.shape[2],
@@ -72,12 +77,20 @@ class CompiledProgram:
             normalization="none",
             attention_dir="causal" if self.task.definition.causal else "bidirectional",
         )
+
+    def model(self) -> HookedTransformer:
+        """The model with these weights, and without biases."""
         sizes: dict[str, Any] = {"d_vocab": self.task.d_vocab, "n_ctx": self.task.n_ctx}
-        model = build(spec, **sizes, d_vocab_out=len(self.task.classes), seed=0, own=True).eval()
+        model = build(self.architecture, **sizes, d_vocab_out=len(self.task.classes), seed=0, own=True).eval()
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 parameter.copy_(self.weights[name] if name in self.weights else torch.zeros_like(parameter))
         return model
+
+    def write_run(self, folder: Path | str) -> Run:
+        """Write the model to a run directory, for commands."""
+        spec = RunSpec(task=self.task, model=self.architecture, recipe=_COMPILED, seed=0, preset=f"rasp-{self.name}")
+        return write_run(self.model(), spec, folder)
 
 
 @lru_cache
