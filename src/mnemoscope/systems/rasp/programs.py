@@ -1,4 +1,4 @@
-"""What every program answers, in plain Python, and on which sequences: nothing here knows of RASP or of the weights.
+"""The answers of every program in plain Python, and its sequences: nothing here knows of RASP or of the weights.
 
 The script that compiles the programs reads this module by its path, so it imports the standard library only.
 """

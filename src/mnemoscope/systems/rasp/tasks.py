@@ -1,4 +1,4 @@
-"""What a RASP program answers, as a task: BOS, a few tokens, and a class at every place.
+"""The answers of a RASP program as a task: BOS, a few tokens, and a class at every place.
 
 The sequences of a program are few, so all of them and their answers are kept in a table, made by `programs`. Used are
 those in which another token at one place changes an answer and leaves it defined where it was.
@@ -146,7 +146,8 @@ class Rasp(BaseTask):
         one_of("reference", name, self.references)
         one_hot = torch.nn.functional.one_hot
         if name == "answer":
-            result = one_hot(batch.targets, len(self.classes)).double()
+            right = self._batch(batch.latents["row"]).targets
+            result = one_hot(right, len(self.classes)).double()
         else:
             every = self.enumerate(split="test")
             counts = (one_hot(every.targets, len(self.classes)) * every.scored[..., None]).sum(0).double()
@@ -174,9 +175,10 @@ class Rasp(BaseTask):
         return replace(result, weights=batch.weights, scored=batch.scored)
 
     def pair_report(self, clean: Batch, corrupted: Batch) -> dict[str, float]:
-        """`answers_changed`: the share of scored positions with another answer."""
-        changed = (clean.targets != corrupted.targets)[clean.scored]
-        return {"answers_changed": float(changed.double().mean())}
+        """`answer_changed`: share of pairs with another answer at some place; `places`: share of such places."""
+        changed = (clean.targets != corrupted.targets) & clean.scored
+        places = float(changed[clean.scored].double().mean())
+        return {"answer_changed": float(changed.any(1).double().mean()), "places": places}
 
 
 def position_names(task: Rasp) -> list[str]:
