@@ -104,9 +104,9 @@ def test_batches_fit_the_sizes_that_the_task_states(task, split):
         assert (batch.inputs.shape[-1], batch.targets.shape[-1]) == (task.d_vocab, task.d_output)
         assert dict(batch.parts) == dict(task.parts)
     else:
-        for tokens in (batch.inputs, batch.targets):
-            assert 0 <= tokens.min() <= tokens.max() < task.d_vocab
-        assert set(batch.targets[batch.scored].tolist()) <= set(task.answers) <= set(range(task.d_vocab))
+        assert 0 <= batch.inputs.min() <= batch.inputs.max() < task.d_vocab
+        assert 0 <= batch.targets.min() <= batch.targets.max() < max(task.d_vocab, n_outputs(task))
+        assert set(batch.targets[batch.scored].tolist()) <= set(task.answers) <= set(range(n_outputs(task)))
     assert all(len(value) == 64 for value in batch.latents.values())
 
 

@@ -19,6 +19,7 @@ ROOMS = (
     "claims",
     "core",
     "interventions",
+    "methods",
     "models",
     "models.constructed",
     "records",

@@ -36,6 +36,7 @@ SMALLER = {
     "sorted-list": {"task.length": 4},
     "running-sum": {"task.length": 8},
     "brackets": {"task.max_pairs": 3, "model.n_layers": 2, "model.d_model": 16, "model.d_mlp": 8},
+    "rasp": {},
 }
 """Tasks that are faster so, by name."""
 FIRST = {PRESETS.get(name).task.name: name for name in reversed(PRESETS.names())}
@@ -60,6 +61,7 @@ TYPED = {
     "sorted-list": "9 3 50 12",
     "running-sum": "3 -2 -4 5",
     "brackets": "(())()",
+    "rasp": "3 0 1 0 2 0",
 }
 """A sequence of every task."""
 TOKENS = dict.fromkeys(
@@ -84,6 +86,7 @@ REFUSED = {
     **{name: {**LOOKUP, **UNTRAINED, **NO_MLP} for name in PUZZLES[:4]},
     "running-sum": {**LOOKUP, **UNTRAINED},
     "brackets": {**LOOKUP, "heads": "attends in both directions"},
+    "rasp": {**LOOKUP, **UNTRAINED, "heads": "attends in both directions"},
 }
 """What every task has no answer to, and a part of the line that says why; all else is answered."""
 CHEAP = {

@@ -17,6 +17,7 @@ from .originals import ORIGINAL_FORMATS as ORIGINAL_FORMATS
 from .originals import load_original as load_original
 from .originals import read_original as read_original
 from .originals import write_original as write_original
+from .originals import write_run as write_run
 from .run import by_label as by_label
 from .subjects import FIRST_CONTROL_SEED as FIRST_CONTROL_SEED
 from .subjects import ControlMaker as ControlMaker

@@ -60,7 +60,17 @@ def load_original(path: Path | str, like: str | RunSpec) -> Subject:
 def original_run(path: Path, like: RunSpec, folder: Path) -> Run:
     """The same as a run with one checkpoint, in a new directory."""
     spec, model = _load(path, like)
-    run, step = create_run(folder, spec), spec.recipe.n_steps
+    return write_run(model, spec, folder)
+
+
+def write_run(model: HookedTransformer, spec: RunSpec, folder: Path | str) -> Run:
+    """Write a model that no training made to a run directory with one checkpoint, which every command reads.
+
+    Raises InputError where the directory holds a run with another specification.
+
+    >>> ms.models.write_run(model, run.spec, "runs/by-hand")  # doctest: +SKIP
+    """
+    run, step = create_run(Path(folder), spec), spec.recipe.n_steps
     save_checkpoint(model, run.checkpoint_path(step), step=step)
     return run
 
