@@ -12,13 +12,12 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float, Int
 
+from mnemoscope.analyses.ablation import BY_PROMPT
 from mnemoscope.analyses.patching import moved
 from mnemoscope.core.errors import InputError, one_of
 
 CLUSTER = "cluster"
 """Coordinate along `prompt` that numbers the clusters of a result."""
-BY_PROMPT = "_by_prompt"
-"""Names of variables that keep the prompts end so."""
 _FALLS = ("accuracy", "log_prob")
 _LOSS = "loss"
 
@@ -76,8 +75,8 @@ def prompt_effects(result: xr.Dataset | xr.DataArray, measure: str | None = None
         found = {"effect": result}
     elif "value" in result and "clean" in result:
         found = {"value": moved(result)}
-    elif "score_by_prompt" in result:
-        found = {"score": result.score_by_prompt - result.even_by_prompt}
+    elif f"score{BY_PROMPT}" in result:
+        found = {"score": result[f"score{BY_PROMPT}"] - result[f"even{BY_PROMPT}"]}
     else:
         kept = [name for name in (*_FALLS, _LOSS) if f"{name}{BY_PROMPT}" in result]
         lost = {name: result[f"clean_{name}{BY_PROMPT}"] - result[f"{name}{BY_PROMPT}"] for name in kept}
