@@ -37,7 +37,7 @@ def test_the_head_that_carries_the_answer_is_found_and_confirmed(values):
     assert not audit.sel(direction="denoising").found.any()
     assert float(noising.held_out_effect.sel(head=1)) == pytest.approx(float(audit.held_out_whole[0]), rel=0.05)
     assert {*PARTS, "found", "confirmed", "whole", "held_out_whole"} == set(audit.data_vars)
-    assert audit.attrs["null"].startswith("effects are symmetric about 0 over ")
+    assert audit.attrs["null"].startswith("effects are symmetric about 0 over clusters of prompts")
     assert audit.attrs["n_tests"] == 4
 
 

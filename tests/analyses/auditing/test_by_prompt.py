@@ -37,7 +37,7 @@ def test_an_ablation_keeps_its_prompts_and_is_audited(task, batch):
     xr.testing.assert_allclose(kept.clean_log_prob_by_prompt.mean("prompt"), plain.clean_log_prob)
     audit = ms.audit(kept)
     recall = audit.sel(kind="mean", skill="recall")
-    assert recall.component.values[recall.confirmed.values].tolist() == ["L0H1"]
+    assert recall.component.values[recall.confirmed.values].tolist() == ["L0H1", "L0 MLP"]
     assert audit.attrs["measure"] == "accuracy"
     assert ms.audit(kept, measure="log_prob").attrs["measure"] == "log_prob"
     with pytest.raises(ms.InputError, match=r"measure with per_prompt=True"):
@@ -65,7 +65,7 @@ def test_scores_of_heads_keep_their_prompts_and_are_audited():
     untrained = ms.analyses.head_scores(random_model(n_heads=4, n_ctx=12, seed=1), batch, per_prompt=True)
     difference = ms.audit(kept, against=untrained)
     together = kept.score_by_prompt - untrained.score_by_prompt
-    whole = ms.audit(kept, against=untrained, held_out=0.0).effect
+    whole = ms.audit(kept, against=untrained, clusters=range(24), held_out=0.0).effect
     xr.testing.assert_allclose(whole.drop_attrs(), together.mean("prompt").drop_attrs())
     assert difference.attrs["null"].startswith("effects are symmetric")
 

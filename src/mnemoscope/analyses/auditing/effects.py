@@ -58,7 +58,7 @@ def probe_readings(result: xr.Dataset, cluster: Int[np.ndarray, " prompt"]) -> R
     if not np.array_equal(first, label, equal_nan=True):
         raise InputError(
             "labels are dealt to clusters, and the prompts of some cluster differ in their label; give other clusters, "
-            "or compare with another model by against"
+            "or compare with another model (against=, --audit-null untrained)"
         )
     return Readings(prediction=prediction, label=label, numbers="r2" in result)
 
@@ -89,7 +89,7 @@ def prompt_effects(result: xr.Dataset | xr.DataArray, measure: str | None = None
         )
     chosen = next(iter(found)) if measure is None else measure
     one_of("measure", chosen, found)
-    return found[chosen].transpose(..., "prompt").rename("effect")
+    return found[chosen].transpose(..., "prompt").rename(chosen)
 
 
 def _dims(result: xr.Dataset | xr.DataArray) -> str:

@@ -32,9 +32,9 @@ from mnemoscope.core.seeding import stream_seed
 Result = xr.Dataset | xr.DataArray
 Null = Literal["signs", "heads", "labels", "controls"]
 NULLS: dict[Null, str] = {
-    "signs": "effects are symmetric about 0 over {unit}",
-    "heads": "a head does no more than one of its layer that is drawn anew for each of the {unit}",
-    "labels": "what is read has nothing to do with labels that are dealt anew to {unit}",
+    "signs": "effects are symmetric about 0 over clusters of prompts",
+    "heads": "a head does no more than one of its layer that is drawn anew for each cluster of prompts",
+    "labels": "what is read has nothing to do with labels that are dealt anew to clusters of prompts",
     "controls": "the effect is one of those of {controls}",
 }
 """Every null in words."""
@@ -131,11 +131,8 @@ class Trial:
     @cached_property
     def sentence(self) -> str:
         """The null in words."""
-        clustered = len(np.unique(self.cluster)) < len(self.cluster)
         n_controls = 0 if self.controls is None else len(self.controls)
-        return NULLS[self.null].format(
-            unit="clusters of prompts" if clustered else "prompts", controls=pluralise(n_controls, "control")
-        )
+        return NULLS[self.null].format(controls=pluralise(n_controls, "control"))
 
 
 def prepare(
