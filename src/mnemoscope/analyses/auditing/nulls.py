@@ -125,7 +125,7 @@ def mean_intervals(effects: Effects, rng: np.random.Generator) -> Float[np.ndarr
             spread = np.sqrt(np.maximum(square - shift**2, 0) / (drawn - 1))
             roots.append(shift / np.maximum(spread, _FLOOR * error[:, None]))
         tail = (1 - CONFIDENCE) / 2
-        low, high = np.nanquantile(np.nan_to_num(np.concatenate(roots, 1)), [tail, 1 - tail], axis=1)
+        low, high = np.quantile(np.nan_to_num(np.concatenate(roots, 1)), [tail, 1 - tail], axis=1)
     student = stdtrit(np.maximum(n - 1, 1), 1 - tail)
     return np.stack([mean - np.maximum(high, student) * error, mean - np.minimum(low, -student) * error])
 
