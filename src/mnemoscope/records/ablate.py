@@ -114,7 +114,7 @@ def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
 
 
 def finding(measured: MeasuredRuns) -> str:
-    """What an audit lets one claim, and the part that every skill needs most."""
+    """The claims that an audit allows, and the part that every skill needs most."""
     return audit_finding(measured) + ms.report.findings.describe_removal(measured.results["ablation"])
 
 

@@ -101,7 +101,7 @@ def audit_figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
 
 
 def audit_finding(measured: MeasuredRuns) -> str:
-    """What may be claimed, with a space behind it; empty without an audit."""
+    """The claims that an audit allows, with a space behind them; empty without an audit."""
     from mnemoscope.report.audits import audit_sentence
 
     audits = audits_of(measured.results)

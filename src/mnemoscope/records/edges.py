@@ -157,7 +157,7 @@ def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
 
 
 def finding(measured: MeasuredRuns) -> str:
-    """What an audit lets one claim, and the single edge that costs most, by skill."""
+    """The claims that an audit allows, and the single edge that costs most, by skill."""
     return audit_finding(measured) + describe_costliest(name_by_skill("edges", measured.results), what="single edges")
 
 

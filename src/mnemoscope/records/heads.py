@@ -154,7 +154,7 @@ def share_figures(shares: xr.Dataset) -> dict[str, Any]:
 
 
 def finding(measured: MeasuredRuns) -> str:
-    """What an audit of the usual scores lets one claim, the mechanism of every head, and the loss with all at once."""
+    """The claims that an audit of the usual scores allows, the mechanism of every head, and the loss with all."""
     heads, joint = measured.results["heads"], measured.results["joint"]
     n, found = heads.sizes["seed"], []
     for role in map(str, heads.role.values):

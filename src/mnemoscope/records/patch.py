@@ -103,7 +103,7 @@ def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
 
 
 def finding(measured: MeasuredRuns) -> str:
-    """What an audit lets one claim, and the single patch that costs most, by skill."""
+    """The claims that an audit allows, and the single patch that costs most, by skill."""
     costliest = describe_costliest(name_by_skill("patch", measured.results), what=measured.options.kind)
     return audit_finding(measured) + costliest
 

@@ -273,7 +273,7 @@ def _stack_panels(panels: Mapping[str, xr.DataArray], *, low: float) -> Any:
 
 
 def finding(measured: MeasuredRuns) -> str:
-    """What an audit lets one claim, and the site at which every latent is read best, beyond all controls."""
+    """The claims that an audit allows, and the site at which every latent is read best, beyond all controls."""
     probes: xr.Dataset = measured.results["probes"]
     beyond, found, unread = probes.selectivity.min("against"), [], []
     for latent in map(str, probes.latent.values):

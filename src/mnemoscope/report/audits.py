@@ -67,7 +67,7 @@ def _cell_names(chosen: xr.Dataset, parts: list[str]) -> list[str]:
 
 
 def audit_sentence(audits: Mapping[str, xr.Dataset]) -> str:
-    """What may be claimed: how many parts were tried, found and confirmed, against which null."""
+    """The claims that audits allow: how many parts were tried, found and confirmed, against which null."""
     first = next(iter(audits.values()))
     rate = f"{first.attrs['rate']:g}".removeprefix("0")
     said = [_counts(question, rate) for question in questions(audits)]

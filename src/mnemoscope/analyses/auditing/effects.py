@@ -50,7 +50,7 @@ def probe_scores_by_prompt(result: xr.Dataset | xr.DataArray) -> xr.DataArray | 
 
 
 def probe_readings(result: xr.Dataset, cluster: Int[np.ndarray, " prompt"]) -> Readings:
-    """What probes read, and the labels; InputError where the prompts of a cluster differ in their label."""
+    """The readings of probes, and the labels; InputError where the prompts of a cluster differ in their label."""
     n = result.sizes["prompt"]
     both = [each.transpose(..., "prompt").values for each in xr.broadcast(result.prediction, result.label)]
     prediction, label = (each.reshape(-1, n) for each in both)

@@ -44,7 +44,7 @@ LEAST_CLUSTERS = 6
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trial:
-    """What is tested: effects by cell and prompt, or the readings of probes.
+    """The numbers that are tested: effects by cell and prompt, or the readings of probes.
 
     `parts` say which prompts choose and which confirm; `controls` are mean effects by cell. `whole` is the difference
     between clean and corrupted prompts, where there is one.
