@@ -124,12 +124,12 @@ def ablate(
     dims, names = ("kind", "component", "skill"), list(next(iter(clean.values())))
     whole = means(clean)
     stacked = {name: torch.stack([cell[name] for cell in cells]).unflatten(0, (len(kinds), -1)) for name in whole}
-    kept = {name: ("prompt",) if name.endswith(BY_PROMPT) else () for name in whole}
+    along = {name: ("prompt",) if name.endswith(BY_PROMPT) else () for name in whole}
     intact = [name for name in whole if not name.endswith("_error")]
     return xr.Dataset(
         {
-            **{name: ((*dims, *kept[name]), to_numpy(values)) for name, values in stacked.items()},
-            **{f"clean_{name}": (("skill", *kept[name]), to_numpy(whole[name])) for name in intact},
+            **{name: ((*dims, *along[name]), to_numpy(values)) for name, values in stacked.items()},
+            **{f"clean_{name}": (("skill", *along[name]), to_numpy(whole[name])) for name in intact},
         },
         coords={
             "kind": list(kinds),

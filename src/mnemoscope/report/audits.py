@@ -114,9 +114,8 @@ def audit_table(audits: Mapping[str, xr.Dataset]) -> Table:
 
 def _of_one(cell: xr.Dataset) -> list[str]:
     cell = cell.squeeze(drop=True)
-    chose, left = (
-        interval(*(float(cell[at + name]) for name in ("effect", "low", "high")), ".3g") for at in ("", "held_out_")
-    )
+    ends = ([float(cell[at + name]) for name in ("effect", "low", "high")] for at in ("", "held_out_"))
+    chose, left = (interval(mean, low, high, ".3g") for mean, low, high in ends)
     decided = ["yes" if float(cell[name]) == 1 else "no" for name in ("found", "confirmed")]
     share = single_number(float(cell.held_out_effect / cell.held_out_whole), ".2f") if "whole" in cell else "–"
     return [chose, *(single_number(float(cell[name]), ".2g") for name in ("p", "q")), *decided, left, share]

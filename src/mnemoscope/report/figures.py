@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -172,7 +173,7 @@ def heatmaps(
 
 def add_marks(figure: go.Figure, panel: int, marked: Mapping[str, Bool[np.ndarray, "..."]]) -> None:
     """Put markers, by plotly's name of the symbol, on cells of a panel of `heatmaps`, in the shape of its array."""
-    heat = [trace for trace in figure.data if isinstance(trace, go.Heatmap)][panel]
+    heat: Any = [trace for trace in figure.data if isinstance(trace, go.Heatmap)][panel]
     for symbol, where in marked.items():
         rows, columns = np.nonzero(where.reshape(len(heat.y), len(heat.x)))
         if len(rows):
