@@ -10,6 +10,7 @@ from . import run as run
 from . import testing as testing
 from .analyses.ablation import ablate as ablate
 from .analyses.attribution import logit_attribution as logit_attribution
+from .analyses.auditing.audit import audit as audit
 from .analyses.evaluation import evaluate as evaluate
 from .analyses.patching import patch as patch
 from .analyses.patching import patch_edges as patch_edges

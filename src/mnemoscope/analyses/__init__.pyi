@@ -15,6 +15,7 @@ from .attention_replacement.search import AttentionCircuit as AttentionCircuit
 from .attention_replacement.search import find_circuit as find_circuit
 from .attention_replacement.search import read_heads as read_heads
 from .attention_replacement.search import reverse_engineer as reverse_engineer
+from .auditing.audit import audit_together as audit_together
 from .baselines import gate as gate
 from .baselines import gate_of_run as gate_of_run
 from .baselines import select_learned_skills as select_learned_skills

@@ -29,12 +29,14 @@ from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Intervention, R
 from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import ATTENTION, Kind, Position, Site
-from mnemoscope.core.skills import Skills, check_masks, skill_means
+from mnemoscope.core.skills import Skills, check_masks, prompt_means, skill_means
 from mnemoscope.engine.budget import MAX_BYTES
 from mnemoscope.interventions.recordings import Recordings, record_bytes
 from mnemoscope.interventions.run import run_at
 
 MAX_IN_SUBSETS = 12
+BY_PROMPT = "_by_prompt"
+"""Names of variables that keep the prompts end so."""
 AblationTargets = dict[str, tuple[Site, ...]]
 
 
@@ -48,6 +50,7 @@ def ablate(
     targets: Mapping[str, Sequence[Site]] | None = None,
     kinds: Sequence[RemovalKind] = REPLACEMENTS,
     within: str | None = None,
+    per_prompt: bool = False,
     max_bytes: int | None = None,
     seed: int = 0,
 ) -> xr.Dataset:
@@ -62,6 +65,7 @@ def ablate(
         kinds: The ablations; `knockout` is for sites of kind scores.
         within: Name of a latent: means and resampled activations come from sequences of the same class, so that
             information about the class itself stays. None: from all.
+        per_prompt: Whether results have the mean of every prompt too, for `ms.audit`.
         max_bytes: Bound on what is allocated on the way; results do not depend on it. None: 256 MiB for forward passes
             and as much for recordings of the reference, or what one sequence and one target need.
         seed: Resampling draws from this seed's stream `resample`.
@@ -69,9 +73,10 @@ def ablate(
     Returns:
         `accuracy`, `log_prob` and `accuracy_error` (the standard error, over sequences, of the drop in accuracy) over
         (kind, component, skill), `clean_accuracy` and `clean_log_prob` over skill; NaN for a skill that no sequence
-        of the batch tests. Where answers are vectors `loss`, `loss_error` (of its rise) and `clean_loss` instead, and
-        the parts of the answers are skills too, tested at every scored position. For prompts made of texts, targets
-        with a position have a coordinate with the token there (`pos_token`).
+        of the batch tests. With `per_prompt` also `accuracy_by_prompt`, `clean_accuracy_by_prompt` and so on, along
+        `prompt`; NaN where a prompt does not test the skill. Where answers are vectors `loss`, `loss_error` (of its
+        rise) and `clean_loss` instead, and the parts of the answers are skills too, tested at every scored position.
+        For prompts made of texts, targets with a position have a coordinate with the token there (`pos_token`).
 
     Raises:
         InputError: The model is too small for the batch, a site does not exist, the reference has another length, or
@@ -108,19 +113,31 @@ def ablate(
         return _scores(found, batch, skills)
 
     clean = measured([])
+
+    def means(scores: _Scores) -> dict[str, Tensor]:
+        return {**_skill_means(scores, clean), **(_means_by_prompt(scores) if per_prompt else {})}
+
     cells = []
     for kind in kinds:
         removed = ([make_removal(kind, site, source, within) for site in sites] for sites in targets.values())
-        cells += [_skill_means(measured(interventions), clean) for interventions in removed]
+        cells += [means(measured(interventions)) for interventions in removed]
     dims, names = ("kind", "component", "skill"), list(next(iter(clean.values())))
-    shape = (len(kinds), len(targets), len(names))
-    whole = _skill_means(clean, clean)
+    whole = means(clean)
+    stacked = {name: torch.stack([cell[name] for cell in cells]).unflatten(0, (len(kinds), -1)) for name in whole}
+    along = {name: ("prompt",) if name.endswith(BY_PROMPT) else () for name in whole}
+    intact = [name for name in whole if not name.endswith("_error")]
     return xr.Dataset(
         {
-            **{name: (dims, to_numpy(torch.stack([cell[name] for cell in cells]).view(shape))) for name in whole},
-            **{f"clean_{name}": ("skill", to_numpy(whole[name])) for name in clean},
+            **{name: ((*dims, *along[name]), to_numpy(values)) for name, values in stacked.items()},
+            **{f"clean_{name}": (("skill", *along[name]), to_numpy(whole[name])) for name in intact},
         },
-        coords={"kind": list(kinds), "component": list(targets), "skill": names, **target_labels(targets, batch)},
+        coords={
+            "kind": list(kinds),
+            "component": list(targets),
+            "skill": names,
+            **target_labels(targets, batch),
+            **(batch.prompt_labels() if per_prompt else {}),
+        },
         attrs={
             **({"loss_unit": batch.loss_unit} if batch.has_vectors else {"log_prob_unit": "nats"}),
             "n": len(batch),
@@ -161,6 +178,14 @@ def _skill_means(scores: _Scores, clean: _Scores) -> dict[str, Tensor]:
     ]
     errors = [(d - d.mean()).square().mean().sqrt() / max(len(d) - 1, 1) ** 0.5 for d in changes]
     return {**result, f"{first}_error": torch.stack(errors)}
+
+
+def _means_by_prompt(scores: _Scores) -> dict[str, Tensor]:
+    """The mean of every prompt over the positions of each skill."""
+    return {
+        f"{name}{BY_PROMPT}": torch.stack([prompt_means(values, mask) for values, mask in of.values()])
+        for name, of in scores.items()
+    }
 
 
 def components(model: HookedModel) -> list[Site]:

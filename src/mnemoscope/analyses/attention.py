@@ -62,6 +62,7 @@ from mnemoscope.core.protocols import (
 )
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
+from mnemoscope.core.skills import prompt_means
 from mnemoscope.interventions.reading import observe_run, pick_nothing, unembed_only
 
 MAX_BYTES = 2**28
@@ -363,11 +364,12 @@ def _means(layers: Sequence[Mapping[str, Tensor]], n_each: Sequence[Mapping[str,
     return to_numpy(torch.stack(groups))
 
 
-def head_scores(model: ModelLike, batch: Batch) -> xr.Dataset:
-    """The scores of every head on a batch, such as `repeated_tokens`.
+def head_scores(model: ModelLike, batch: Batch, *, per_prompt: bool = False) -> xr.Dataset:
+    """The scores of every head on a batch, such as `repeated_tokens`; `per_prompt` gives those of every prompt too.
 
     Returns:
         `score` over (score_name, layer, head), `even` over score_name: from 0 to 1. NaN where no query has such keys.
+        With `per_prompt` also `score_by_prompt` and `even_by_prompt`, along `prompt`, for `ms.audit`.
 
     Raises:
         InputError: The model is too small for the batch, or the batch has one position only.
@@ -384,7 +386,36 @@ def head_scores(model: ModelLike, batch: Batch) -> xr.Dataset:
     means = {name: (value * (shares.said / covered)).sum("query").where(covered > 0) for name, value in parts.items()}
     result = xr.Dataset(means).drop_vars("subgroup").rename(mechanism="score_name")
     result = result.assign_coords(score_name=list(SCORES)).transpose("score_name", ...)
+    if per_prompt:
+        result = result.merge(_scores_by_prompt(model, batch))
     return result.assign_attrs(unit="share of attention", n=len(batch), weights="unprocessed")
+
+
+def _scores_by_prompt(model: HookedModel, batch: Batch) -> xr.Dataset:
+    """The mean over the queries but the first that have such keys, prompt by prompt; NaN where there are none."""
+    keys = torch.stack([checked_pattern(mechanism, batch) > 0 for mechanism in SCORES.values()])
+    said = keys.any(-1)[..., 1:]
+    scores: dict[int, list[Tensor]] = {}
+
+    def take(layer: int, rows: slice, attention: Float[Tensor, "rows head_index query key"]) -> None:
+        on = rearrange(
+            _attention_on(attention, keys[:, rows].to(attention.device))[:, :, 1:],
+            "row head query s -> s head row query",
+        )
+        marked = said[:, None, rows].to(on.device)
+        scores.setdefault(layer, []).append(prompt_means(on, marked.expand(on.shape)))
+
+    visit_layers(model, batch, take)
+    n_keys = torch.arange(2, keys.shape[-1] + 1, device=keys.device)
+    dims = ("score_name", "layer", "head", "prompt")
+    score = torch.stack([torch.cat(parts, -1) for _, parts in sorted(scores.items())], 1)
+    return xr.Dataset(
+        {
+            "score_by_prompt": (dims, to_numpy(score)),
+            "even_by_prompt": (("score_name", "prompt"), to_numpy(prompt_means(keys.sum(-1)[..., 1:] / n_keys, said))),
+        },
+        coords=batch.prompt_labels(),
+    )
 
 
 @check_arguments

@@ -47,7 +47,7 @@ from jaxtyping import Float
 from scipy.stats import rankdata
 from torch import Tensor
 
-from mnemoscope.analyses.patching import label_edge_sweep, label_sweep, sweep_question
+from mnemoscope.analyses.patching import label_edge_sweep, label_sweep, moved, sweep_question
 from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Inputs
 from mnemoscope.core.errors import InputError, in_range, one_of
@@ -363,7 +363,7 @@ def approximation(
             raise InputError(f"both results must be over the same {name}; make them with the same arguments")
     if not _cell_dims(exact):
         raise InputError("both results must have several cells; sweep an axis")
-    effects = [_moved(result).stack(cell=_cell_dims(exact)) for result in (estimate, exact)]
+    effects = [_mean_moved(result).stack(cell=_cell_dims(exact)) for result in (estimate, exact)]
     figures, precision = xr.apply_ufunc(
         lambda guess, truth: (_figures(guess, truth, share), np.array([_precision(guess, truth, n) for n in top])),
         *effects,
@@ -396,10 +396,9 @@ def _cell_dims(result: xr.Dataset) -> list[str]:
     return [str(dim) for dim in result.value.dims if dim not in ("direction", "metric", "prompt")]
 
 
-def _moved(result: xr.Dataset) -> xr.DataArray:
+def _mean_moved(result: xr.Dataset) -> xr.DataArray:
     """Effects in the metric's unit, averaged over prompts."""
-    noising = result.direction == "noising"
-    return xr.where(noising, result.clean - result.value, result.value - result.corrupted).mean("prompt", skipna=False)
+    return moved(result).mean("prompt", skipna=False)
 
 
 def _figures(guess: np.ndarray, truth: np.ndarray, share: float) -> np.ndarray:

@@ -171,7 +171,7 @@ def label_sweep(
             "metric": [metric.name for metric in metrics],
             "unit": ("metric", [metric.unit for metric in metrics]),
             "higher_is": ("metric", [metric.higher_is for metric in metrics]),
-            "prompt": range(len(pairs)),
+            **pairs.clean.prompt_labels(),
             **{axis: list(labels) for axis, labels in axes.items()},
             **pairs.clean.labels(**{axis: axes[axis] for axis in ("pos", "query", "key") if axis in axes}),
         },
@@ -214,18 +214,22 @@ def effects(result: xr.Dataset, *, refuse: bool = True) -> xr.Dataset:
             "no metric tells clean from corrupted prompts, so that there is no difference for a patch to carry "
             f"({noise}); take pairs whose clean side the model answers"
         )
-    moved = xr.where(result.direction == "noising", result.clean - result.value, result.value - result.corrupted)
-    dims = result.value.dims
-    ratio = moved.mean("prompt", skipna=False) / mean.where(clear)
+    change, dims = moved(result), result.value.dims
+    ratio = change.mean("prompt", skipna=False) / mean.where(clear)
     return xr.Dataset(
         {
-            "effect": (moved / difference.where(clear & (abs(difference) > MIN_DIFFERENCE))).transpose(*dims),
+            "effect": (change / difference.where(clear & (abs(difference) > MIN_DIFFERENCE))).transpose(*dims),
             "ratio": ratio.transpose(*[dim for dim in dims if dim != "prompt"]),
             "difference": difference,
             "error": error,
         },
         attrs={**result.attrs, "noise": noise, "unit": "share of the difference between clean and corrupted"},
     )
+
+
+def moved(result: xr.Dataset) -> xr.DataArray:
+    """The effect of every cell on every prompt, in the metric's unit: what noising takes, or denoising brings back."""
+    return xr.where(result.direction == "noising", result.clean - result.value, result.value - result.corrupted)
 
 
 def _signal(difference: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray, str]:

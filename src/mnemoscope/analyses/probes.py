@@ -192,6 +192,7 @@ def probe(
     controls: Mapping[str, ModelLike] | None = None,
     n_shuffles: int = 10,
     penalty: float = PENALTY,
+    per_prompt: bool = False,
     seed: int = 0,
 ) -> xr.Dataset:
     """Probes for a latent at sites, one for every position or one for all.
@@ -212,6 +213,7 @@ def probe(
         controls: Models by name, such as untrained ones, that are probed in the same way.
         n_shuffles: How often labels are permuted.
         penalty: Of the probe, see `fitted`. Choose it without a look at the result.
+        per_prompt: Whether results have what is read of every sequence of `test` too, for `ms.audit`; not `pooled`.
         seed: Halves and permutations are drawn from streams of it.
 
     Returns:
@@ -219,7 +221,8 @@ def probe(
         or `r2` for numbers; `n_fit` and `n_test`, the numbers of rows. `shuffled` (draw, ...) and `control_score`
         (control, ...): the accuracy (or R²) of the controls. `selectivity` (against, ...): the accuracy minus the mean
         of `shuffled`, and minus that of each control. NaN where there are no rows, or the latent takes a single value
-        in the rows to fit. Positions of no site are left out.
+        in the rows to fit. Positions of no site are left out. With `per_prompt` also `prediction` and `label`, along
+        `prompt`, the sequences of `test`; NaN where a sequence is not tested.
 
     Raises:
         InputError: A site or latent is not to be probed, fit and test share a sequence, a latent or activation is NaN,
@@ -236,6 +239,9 @@ def probe(
     if not sites or len(set(sites)) < len(sites):
         raise InputError(f"sites must name at least one, each once; got {', '.join(map(str, sites)) or 'none'}")
     models = [model, *map(resolve_model, (controls or {}).values())]
+    if per_prompt and (test is None or pooled):
+        given = "pooled" if pooled else "no test"
+        raise InputError(f"per_prompt needs test and a probe for every position; got {given}: take split_sequences")
     if groups is not None and test is not None:
         raise InputError("groups says how fit is split; with test give both sides, without a group in common")
     for one, side in product(models, (fit,) if test is None else (fit, test)):
@@ -267,11 +273,12 @@ def probe(
             shuffles = [
                 [permute_sequences(v, m, stream) for v, m in zip(values, mask, strict=True)] for stream in streams
             ]
-            found |= {(number, n): _cell(x, values, shuffles, mask, columns[n], penalty) for n in own}
+            found |= {(number, n): _cell(x, values, shuffles, mask, columns[n], penalty, per_prompt) for n in own}
     cells = [found[key] for key in sorted(found)]
     result = _dataset(cells, sites, None if pooled else [column.start for column in columns], list(controls or {}))
     labels = {} if pooled else sides[0].labels(pos=[column.start for column in columns])
-    return result.assign_coords(labels).assign_attrs(
+    prompts = sides[1].prompt_labels() if per_prompt else {}
+    return result.assign_coords({**labels, **prompts}).assign_attrs(
         latent=latent,
         where=where or "everywhere",
         penalty=penalty,
@@ -328,10 +335,24 @@ def _rows(values: Sequence[Tensor], mask: Sequence[Tensor], column: slice) -> li
     return [to_numpy(v[:, column][m[:, column]]) for v, m in zip(values, mask, strict=True)]
 
 
+def _fitted(x: Sequence[np.ndarray], y: Sequence[np.ndarray], penalty: float) -> Pipeline | None:
+    """A probe, unless there are no rows to test or a single value to fit."""
+    return None if len(y[1]) == 0 or len(np.unique(y[0])) < 2 else fit_probe(x[0], y[0], penalty)
+
+
 def _scored(x: Sequence[np.ndarray], y: Sequence[np.ndarray], penalty: float) -> dict[str, float]:
-    if len(y[1]) == 0 or len(np.unique(y[0])) < 2:
-        return {}
-    return probe_scores(fit_probe(x[0], y[0], penalty), x[1], y[1], y[0])
+    probe = _fitted(x, y, penalty)
+    return {} if probe is None else probe_scores(probe, x[1], y[1], y[0])
+
+
+def _readings(
+    probe: Pipeline | None, x: np.ndarray, y: np.ndarray, tested: Bool[np.ndarray, " batch"]
+) -> dict[str, Float[np.ndarray, " batch"]]:
+    """The prediction and the label of every sequence to test; NaN where it is not tested."""
+    found = {name: np.full(len(tested), np.nan) for name in ("prediction", "label")}
+    if probe is not None:
+        found["prediction"][tested], found["label"][tested] = probe.predict(x), y
+    return found
 
 
 def _cell(
@@ -341,13 +362,15 @@ def _cell(
     mask: Sequence[Tensor],
     column: slice,
     penalty: float,
+    per_prompt: bool,
 ) -> dict[str, Any]:
     """The scores of one site and position; the first of the models is the one in question."""
     x = [[rows.astype(float) for rows in _rows(one, mask, column)] for one in activations]
     y = _rows(values, mask, column)
     main = "r2" if is_number(y[0]) else "accuracy"
     names = ("r2",) if is_number(y[0]) else ("accuracy", "chance", "balanced_accuracy", "information")
-    found = _scored(x[0], y, penalty)
+    probe = _fitted(x[0], y, penalty)
+    found = {} if probe is None else probe_scores(probe, x[0][1], y[1], y[0])
     shuffled = [_scored(x[0], _rows(labels, mask, column), penalty).get(main, math.nan) for labels in shuffles]
     return {
         **{name: found.get(name, math.nan) for name in names},
@@ -355,7 +378,12 @@ def _cell(
         "n_test": len(y[1]),
         "shuffled": shuffled,
         "control_score": [_scored(other, y, penalty).get(main, math.nan) for other in x[1:]],
+        **(_readings(probe, x[0][1], y[1], to_numpy(mask[1][:, column].any(1))) if per_prompt else {}),
     }
+
+
+EXTRA = {"shuffled": ("draw",), "control_score": ("control",), "prediction": ("prompt",), "label": ("prompt",)}
+"""Dimensions of a cell's numbers."""
 
 
 def _dataset(
@@ -365,7 +393,7 @@ def _dataset(
     arrays = {}
     for name in cells[0]:
         values = np.array([cell[name] for cell in cells])
-        extra = {"shuffled": ("draw",), "control_score": ("control",)}.get(name, ())
+        extra = EXTRA.get(name, ())
         values = np.moveaxis(values.reshape(*shape, *values.shape[1:]), -1, 0) if extra else values.reshape(shape)
         arrays[name] = ((*extra, *dims), values)
     against = np.concatenate((arrays["shuffled"][1].mean(0, keepdims=True), arrays["control_score"][1]))

@@ -95,6 +95,7 @@ def ablate_by_role(
     choose: Choose = components_by_role,
     kinds: Sequence[RemovalKind] = REPLACEMENTS,
     within: str | None = None,
+    per_prompt: bool = False,
     skill: str | None = None,
     n: int = 2048,
     split: str = "test",
@@ -103,8 +104,8 @@ def ablate_by_role(
     """`ablate` with roles chosen on one half of the prompts and everything measured on the other.
 
     `choose` gives from the model the sites to remove, the roles and the length of the sequences; by default heads and
-    MLPs. Roles are chosen without `within`, otherwise as in `ablate`; `skill` is as in `choose_roles`. `n` sequences of
-    each subgroup of the `split`, and as many for the reference set, come from the seed's streams.
+    MLPs. Roles are chosen without `within`; `per_prompt` and the rest are as in `ablate`, `skill` as in `choose_roles`.
+    `n` sequences of each subgroup of the `split`, and as many for the reference set, come from the seed's streams.
 
     Returns:
         As `ablate`, with dimension `role` in place of `component`; for heads and MLPs their numbers are a coordinate
@@ -123,7 +124,15 @@ def ablate_by_role(
     targets = choose(model, named, test.inputs.shape[1])
     skills = task.skills(test)
     result = ablate(
-        model, test, skills=skills, reference=reference, targets=targets, kinds=kinds, within=within, seed=seed
+        model,
+        test,
+        skills=skills,
+        reference=reference,
+        targets=targets,
+        kinds=kinds,
+        within=within,
+        per_prompt=per_prompt,
+        seed=seed,
     )
     result = result.rename(component="role").assign_attrs(split=split, n=len(test) // max(len(skills), 1))
     if len(set(named.values()) & set(targets)) < len(targets):

@@ -168,6 +168,18 @@ class Batch:
         tokens = self.common_tokens
         return {f"{axis}_token": (axis, [tokens[int(pos)] for pos in along]) for axis, along in axes.items()}
 
+    @cached_property
+    def clusters(self) -> Int[Tensor, " batch"]:
+        """The number of the cluster of every row, from 0: rows with one value of the latent that the task names
+        (`BaseTask.clusters`) count as one observation; without such a latent only equal rows do.
+        """
+        name = getattr(getattr(self.derive, "__self__", None), "clusters", "")
+        return (self.latents[name] if name else self.inputs).unique(dim=0, return_inverse=True)[1]
+
+    def prompt_labels(self) -> dict[str, Any]:
+        """Coordinates of a result along `prompt`: numbers, and clusters."""
+        return {"prompt": range(len(self)), "cluster": ("prompt", self.clusters.tolist())}
+
     @property
     def has_vectors(self) -> bool:
         """True if inputs and targets are vectors; otherwise they are tokens."""

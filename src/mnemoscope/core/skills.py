@@ -65,6 +65,13 @@ def skill_means(values: Float[Tensor, "*rows batch pos"], skills: Skills) -> Flo
     return torch.stack([values[..., mask].nanmean(-1) for mask in masks], -1)
 
 
+def prompt_means(
+    values: Float[Tensor, "*rows batch pos"], mask: Bool[Tensor, "*rows batch pos"]
+) -> Float[Tensor, "*rows batch"]:
+    """The mean over the marked positions of every prompt; NaN where a prompt has none."""
+    return torch.where(mask, values, 0).sum(-1) / mask.sum(-1)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SkillPlaces:
     """The places of a batch at which some skill is tested; a place is one position of one sequence.

@@ -44,6 +44,8 @@ class BaseTask(ABC):
     """Names of the exact predictors."""
     corruptions: ClassVar[tuple[str, ...]] = ()
     """Kinds of minimal pairs."""
+    clusters: ClassVar[str] = ""
+    """Latent whose values name sequences that are no independent observations, such as those of one subject."""
     slot_size: ClassVar[int] = 1
     """Tokens per slot."""
     classes: ClassVar[tuple[str, ...]] = ()

@@ -7,11 +7,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import mnemoscope as ms
-from mnemoscope.records.record import MeasuredRuns, Options, register_module, xr
+from mnemoscope.records.audits import (
+    AuditOptions,
+    audit_figures,
+    audit_finding,
+    audit_run,
+    audit_tables,
+    check_audit,
+)
+from mnemoscope.records.record import MeasuredRuns, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ablate(Options):
+class Ablate(AuditOptions):
     """Skills without each head and MLP, each set of them, position or attention path; heads by role."""
 
     what: Literal["components", "subsets", "positions", "paths"] = "components"
@@ -38,19 +46,33 @@ def measure(run: ms.Run, options: Ablate) -> dict[str, xr.Dataset]:
     from mnemoscope.core.positions import position_names
 
     choose, kinds = _choices(position_names(run.spec.task))[options.what]
-    ablation = ms.analyses.ablate_by_role(
-        run.hooked(options.step),
-        run.spec.task,
-        choose=choose,
-        kinds=kinds,
-        within=options.within,
-        n=options.n,
-        split=options.split,
-        seed=run.spec.seed,
-    )
-    if options.what != "components" or ablation.sizes["skill"] < 2 or "accuracy" not in ablation:
-        return {"ablation": ablation}
-    return {"ablation": ablation, "dissociation": ms.analyses.dissociation(ablation)}
+
+    def remove(model: ms.HookedModel, _: str = "") -> xr.Dataset:
+        return ms.analyses.ablate_by_role(
+            model,
+            run.spec.task,
+            choose=choose,
+            kinds=kinds,
+            within=options.within,
+            per_prompt=options.audit,
+            n=options.n,
+            split=options.split,
+            seed=run.spec.seed,
+        )
+
+    kept = remove(run.hooked(options.step))
+    ablation = kept.drop_dims("prompt") if options.audit else kept
+    results = {"ablation": ablation}
+    if options.what == "components" and ablation.sizes["skill"] > 1 and "accuracy" in ablation:
+        results["dissociation"] = ms.analyses.dissociation(ablation)
+    return {**results, **audit_run(run, options, {"audit": kept}, {"audit": _tested(run, options)}, remove)}
+
+
+def _tested(run: ms.Run, options: Ablate) -> ms.Batch:
+    """The sequences on which parts are removed."""
+    from mnemoscope.analyses.roles import role_prompts
+
+    return role_prompts(run.spec.task, n=options.n, split=options.split, seed=run.spec.seed)[1]
 
 
 def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
@@ -64,7 +86,7 @@ def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     found = [ms.report.Table(name=quantity.name, title=title, header=header, rows=rows)]
     if "dissociation" in measured.results:
         found += dissociation_tables(measured.results["dissociation"])
-    return found
+    return [*audit_tables(measured), *found]
 
 
 def _listed_ablations(measured: MeasuredRuns) -> tuple[xr.Dataset, str]:
@@ -85,15 +107,15 @@ def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
 
     ablation, _ = _listed_ablations(measured)
     if measured.options.what == "components":
-        return [
-            ("Dots are seeds, bars their mean; 'nothing' is the intact model.", ms.report.ablation_by_role(ablation))
-        ]
-    return [(f"{ablation_quantity(ablation).change.capitalize()}, mean over seeds.", drop_figure(ablation))]
+        caption, drawn = "Dots are seeds, bars their mean; 'nothing' is the intact model.", ms.report.ablation_by_role
+    else:
+        caption, drawn = f"{ablation_quantity(ablation).change.capitalize()}, mean over seeds.", drop_figure
+    return [(caption, drawn(ablation)), *audit_figures(measured)]
 
 
 def finding(measured: MeasuredRuns) -> str:
-    """The part that every skill needs most."""
-    return ms.report.findings.describe_removal(measured.results["ablation"])
+    """The claims that an audit allows, and the part that every skill needs most."""
+    return audit_finding(measured) + ms.report.findings.describe_removal(measured.results["ablation"])
 
 
 def _choices(names: Sequence[str]) -> dict[str, tuple[Any, tuple[ms.analyses.RemovalKind, ...]]]:
@@ -117,6 +139,9 @@ def _choices(names: Sequence[str]) -> dict[str, tuple[Any, tuple[ms.analyses.Rem
         "positions": (at_positions, ("mean", "resample")),
         "paths": (paths, ("knockout",)),
     }
+
+
+check = check_audit
 
 
 register_module(__name__, Ablate, vectors=True)

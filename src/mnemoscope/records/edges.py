@@ -8,6 +8,14 @@ from itertools import product
 from typing import Any, Literal
 
 import mnemoscope as ms
+from mnemoscope.records.audits import (
+    AuditOptions,
+    audit_figures,
+    audit_finding,
+    audit_run,
+    audit_tables,
+    check_audit,
+)
 from mnemoscope.records.pairs import (
     PatchSweepOptions,
     add_effects,
@@ -24,7 +32,7 @@ from mnemoscope.records.record import MeasuredRuns, Results, draw_sequences, reg
 
 
 @dataclass(frozen=True, kw_only=True)
-class Edges(PatchSweepOptions):
+class Edges(PatchSweepOptions, AuditOptions):
     """Path patching: which connections between parts carry the difference between clean and corrupted sequences.
 
     Noising (necessity) patches the clean run with the corrupted one, denoising (sufficiency) the other way round.
@@ -71,13 +79,20 @@ def measure(run: ms.Run, options: Edges) -> dict[str, xr.Dataset]:
     """The sweep over all edges of one run, its estimates and their error, a dataset a skill; and the roles of heads."""
     model, chosen = run.hooked(options.step), metrics("--metrics", options.metrics) or None
     results = {"roles": heads_with_roles(run)}
-    for skill, pairs in pairs_by_skill(run, options, draw_sequences(run, options, "edges")).items():
-        kinds = {"embeddings": options.embeddings, "effect": options.effect, "freeze": options.freeze}
-        values = ms.patch_edges(model, pairs, metrics=chosen, **kinds)
-        results[f"edges_{skill}"] = add_effects(values)
-        for name, result in _estimate_effects(model, pairs, values, options).items():
+    by_skill = pairs_by_skill(run, options, draw_sequences(run, options, "edges"))
+    kinds = {"embeddings": options.embeddings, "effect": options.effect, "freeze": options.freeze}
+
+    def sweep(model: ms.HookedModel, skill: str) -> xr.Dataset:
+        return ms.patch_edges(model, by_skill[skill], metrics=chosen, **kinds)
+
+    values = {skill: sweep(model, skill) for skill in by_skill}
+    for skill, pairs in by_skill.items():
+        results[f"edges_{skill}"] = add_effects(values[skill])
+        for name, result in _estimate_effects(model, pairs, values[skill], options).items():
             results[f"{name}_{skill}"] = result
-    return results
+    prompts = {skill: pairs.clean for skill, pairs in by_skill.items()}
+    audits = audit_run(run, options, values, prompts, sweep)
+    return {**results, **{f"audit_{skill}": audit for skill, audit in audits.items()}}
 
 
 def _estimate_effects(
@@ -108,7 +123,7 @@ def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
         found_tables.append(edge_table(found, metric, title))
         if estimates and metric in next(iter(estimates.values())).metric:
             found_tables += [estimate_table(found, estimates, metric), error_table(errors, metric)]
-    return found_tables
+    return [*audit_tables(measured), *found_tables]
 
 
 def _metric_titles(measured: MeasuredRuns) -> dict[str, str]:
@@ -138,12 +153,12 @@ def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
                 f"{metric}: necessity of every edge in every seed, estimated and exact; on the line they are equal."
             )
             drawings.append((caption, estimate_figure(found, estimates, metric)))
-    return drawings
+    return [*drawings, *audit_figures(measured)]
 
 
 def finding(measured: MeasuredRuns) -> str:
-    """The single edge that costs most, by skill."""
-    return describe_costliest(name_by_skill("edges", measured.results), what="single edges")
+    """The claims that an audit allows, and the single edge that costs most, by skill."""
+    return audit_finding(measured) + describe_costliest(name_by_skill("edges", measured.results), what="single edges")
 
 
 def notes(measured: MeasuredRuns) -> list[str]:
@@ -267,7 +282,10 @@ def layers_differ(effects: Mapping[str, xr.Dataset]) -> bool:
     return bool((next(iter(effects.values())).component == "").any())
 
 
-check = check_metrics
+def check(options: Edges) -> None:
+    """Refuse unknown metrics, and options of an audit that do not fit."""
+    check_metrics(options)
+    check_audit(options)
 
 
 def finish(label: str, measured: MeasuredRuns) -> Results:

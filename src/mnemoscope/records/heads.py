@@ -8,11 +8,19 @@ from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.core.errors import in_range, pluralise
-from mnemoscope.records.record import MeasuredRuns, Options, draw_sequences, register_module, xr
+from mnemoscope.records.audits import (
+    AuditOptions,
+    audit_figures,
+    audit_finding,
+    audit_run,
+    audit_tables,
+    check_audit,
+)
+from mnemoscope.records.record import MeasuredRuns, draw_sequences, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heads(Options):
+class Heads(AuditOptions):
     """Attention by mechanism: the simplest that can stand in for each head, for all together, and which paths count."""
 
     tolerance: float | None = None
@@ -34,7 +42,8 @@ LEAST = 0.01
 
 
 def check(options: Heads) -> None:
-    """Refuse a tolerance below zero."""
+    """Refuse a tolerance below zero, and options of an audit that do not fit."""
+    check_audit(options)
     if options.tolerance is not None:
         in_range("--tolerance", options.tolerance, 0, float("inf"))
 
@@ -49,6 +58,13 @@ def measure(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
     results = ms.analyses.read_heads(run.hooked(options.step), task, batch, tolerance=tolerance, seed=seed)
     named = ms.analyses.last_roles(run)
     joint, paths = results.pop("joint"), results.pop("paths")
+    if options.audit:
+
+        def scores(model: ms.HookedModel, _: str = "") -> xr.Dataset:
+            return ms.analyses.head_scores(model, batch, per_prompt=True)
+
+        measured = {"audit": scores(run.hooked(options.step))}
+        results |= audit_run(run, options, measured, {"audit": batch}, scores)
     names = [ms.analyses.rename_heads(str(name), named) for name in paths.get("path", xr.DataArray([])).values]
     return {
         "joint": joint.assign(n_replaced=joint.attrs["n_replaced"]),
@@ -60,7 +76,8 @@ def measure(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
 def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """The mechanism of every head, the loss with all of them together, and the loss without each path."""
     found = measured.results
-    return [mechanism_table(found["heads"]), joint_table(found["joint"]), path_table(found["paths"])]
+    shown = [mechanism_table(found["heads"]), joint_table(found["joint"]), path_table(found["paths"])]
+    return [*audit_tables(measured), *shown]
 
 
 def mechanism_table(heads: xr.Dataset) -> ms.report.Table:
@@ -114,7 +131,7 @@ def path_table(paths: xr.DataTree) -> ms.report.Table:
 
 def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """The attention of every role in each subgroup: divided among mechanisms, and key by key."""
-    return list(share_figures(measured.results["shares"]).items())
+    return [*share_figures(measured.results["shares"]).items(), *audit_figures(measured)]
 
 
 def share_figures(shares: xr.Dataset) -> dict[str, Any]:
@@ -137,7 +154,7 @@ def share_figures(shares: xr.Dataset) -> dict[str, Any]:
 
 
 def finding(measured: MeasuredRuns) -> str:
-    """The mechanism that can replace every head, and the change of the loss with all of them at once."""
+    """The claims that an audit of the usual scores allows, the mechanism of every head, and the loss with all."""
     heads, joint = measured.results["heads"], measured.results["joint"]
     n, found = heads.sizes["seed"], []
     for role in map(str, heads.role.values):
@@ -153,7 +170,7 @@ def finding(measured: MeasuredRuns) -> str:
         f"Explained heads replaced together keep the loss within {tolerance} in {held} of {pluralise(n, 'seed')}.",
         *([f"In {lower} it falls by more: the heads were not helping."] if lower else []),
     ]
-    return " ".join(sentences)
+    return audit_finding(measured) + " ".join(sentences)
 
 
 register_module(

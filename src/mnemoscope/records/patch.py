@@ -7,6 +7,15 @@ from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.core.site import Kind
+from mnemoscope.records.audits import (
+    AuditOptions,
+    audit_figures,
+    audit_finding,
+    audit_run,
+    audit_tables,
+    audits_of,
+    check_audit,
+)
 from mnemoscope.records.pairs import (
     PatchSweepOptions,
     add_effects,
@@ -21,7 +30,7 @@ from mnemoscope.records.record import MeasuredRuns, Results, draw_sequences, reg
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patch(PatchSweepOptions):
+class Patch(PatchSweepOptions, AuditOptions):
     """Activation patching: which activations carry the difference between clean and corrupted sequences.
 
     Noising (necessity) puts corrupted activations into the clean run, denoising (sufficiency) the other way round.
@@ -52,11 +61,18 @@ def measure(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
     batch, results = draw_sequences(run, options, "patch"), {}
     model, named = run.hooked(options.step), ms.analyses.last_roles(run) if "head" in options.over else None
     chosen = metrics("--metrics", options.metrics) or None
-    for skill, pairs in pairs_by_skill(run, options, batch).items():
-        values = ms.patch(model, pairs, kind=options.kind, over=options.over, metrics=chosen)
-        result = add_effects(values).reindex(prompt=range(len(batch)))
-        results[f"patch_{skill}"] = result if named is None else ms.analyses.by_role(result, named)
-    return results
+    by_skill = pairs_by_skill(run, options, batch)
+
+    def sweep(model: ms.HookedModel, skill: str) -> xr.Dataset:
+        return ms.patch(model, by_skill[skill], kind=options.kind, over=options.over, metrics=chosen)
+
+    values = {skill: sweep(model, skill) for skill in by_skill}
+    for skill, each in values.items():
+        results[f"patch_{skill}"] = add_effects(each).reindex(prompt=range(len(batch)))
+    prompts = {skill: pairs.clean for skill, pairs in by_skill.items()}
+    for skill, audit in audit_run(run, options, values, prompts, sweep).items():
+        results[f"audit_{skill}"] = audit
+    return results if named is None else {name: ms.analyses.by_role(each, named) for name, each in results.items()}
 
 
 def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
@@ -64,7 +80,8 @@ def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     from mnemoscope.report.ablation import patching_table
 
     found = name_by_skill("patch", measured.results)
-    return [patching_table(found, metric, title) for metric, title in _metric_titles(measured).items()]
+    shown = [patching_table(found, metric, title) for metric, title in _metric_titles(measured).items()]
+    return [*audit_tables(measured), *shown]
 
 
 def _metric_titles(measured: MeasuredRuns) -> dict[str, str]:
@@ -76,18 +93,25 @@ def _metric_titles(measured: MeasuredRuns) -> dict[str, str]:
 def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """A heatmap for each skill and direction, a figure a metric."""
     found = name_by_skill("patch", measured.results)
-    titles = _metric_titles(measured)
-    return [
-        (f"{title}, mean over seeds.", ms.report.patching_figure(found, metric)) for metric, title in titles.items()
+    titles, audits = _metric_titles(measured), audits_of(measured.results)
+    marked = " Crosses: confirmed by the audit; rings: found, not confirmed." if audits else ""
+    shown = [
+        (f"{title}, mean over seeds.{marked}", ms.report.patching_figure(found, metric, audits))
+        for metric, title in titles.items()
     ]
+    return [*shown, *audit_figures(measured)]
 
 
 def finding(measured: MeasuredRuns) -> str:
-    """The single patch that costs most, by skill."""
-    return describe_costliest(name_by_skill("patch", measured.results), what=measured.options.kind)
+    """The claims that an audit allows, and the single patch that costs most, by skill."""
+    costliest = describe_costliest(name_by_skill("patch", measured.results), what=measured.options.kind)
+    return audit_finding(measured) + costliest
 
 
-check = check_metrics
+def check(options: Patch) -> None:
+    """Refuse unknown metrics, and options of an audit that do not fit."""
+    check_metrics(options)
+    check_audit(options)
 
 
 def finish(label: str, measured: MeasuredRuns) -> Results:

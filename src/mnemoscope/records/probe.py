@@ -11,11 +11,19 @@ import mnemoscope as ms
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.runtime import progress
 from mnemoscope.core.site import BY_HEAD, EMBEDDINGS, MLP, Kind, Site
-from mnemoscope.records.record import MeasuredRuns, Options, register_module, xr
+from mnemoscope.records.audits import (
+    AuditOptions,
+    audit_figures,
+    audit_finding,
+    audit_run,
+    audit_tables,
+    check_audit,
+)
+from mnemoscope.records.record import MeasuredRuns, register_module, xr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probe(Options):
+class Probe(AuditOptions):
     """Linear probes: what can be read from activations, beside controls, and what is lost when it is erased."""
 
     latents: tuple[str, ...] = ()
@@ -79,12 +87,23 @@ def measure(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
     }
     pairs = list(product(latents, sites)) if options.erase else []
     n_pieces = len(latents) + len(pairs)
-    read = [_scores(ms.probe(model, fit, name, n_shuffles=N_READ, **common)) for name in progress(latents, of=n_pieces)]
+    common["per_prompt"] = options.audit
+    probed = {name: ms.probe(model, fit, name, n_shuffles=N_READ, **common) for name in progress(latents, of=n_pieces)}
+    read = [_scores(each.drop_dims("prompt") if options.audit else each) for each in probed.values()]
     found = xr.concat(read, xr.DataArray(latents, dims="latent", name="latent"), combine_attrs="drop_conflicts")
     attrs = {"pos": pos, "pos_name": test.position_name(pos), "split": options.split}
     found = found.assign_coords(site=list(sites)).assign_attrs(attrs)
+    results = {"probes": found}
+    if options.audit:
+
+        def again(model: ms.HookedModel, latent: str) -> xr.Dataset:
+            return ms.probe(model, fit, latent, n_shuffles=1, **{**common, "controls": {}})
+
+        audits = audit_run(run, options, probed, dict.fromkeys(probed, test), again)
+        audit = xr.concat(list(audits.values()), xr.DataArray(latents, dims="latent"), combine_attrs="drop_conflicts")
+        results["audit"] = audit.isel(pos=0, drop=True).assign_coords(site=list(sites))
     if not options.erase:
-        return {"probes": found}
+        return results
     skills = {name: mask for name, mask in run.spec.task.skills(test).items() if mask.any()}
     cells = {}
     for latent, site in progress(pairs, after=len(latents), of=n_pieces):
@@ -95,7 +114,7 @@ def measure(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
             )
     erased = _erase_together(cells, latents, list(sites), list(skills))
     erased = erased.assign_attrs(attrs, n=len(test))
-    return {"probes": found, "erased": erased}
+    return {**results, "erased": erased}
 
 
 def _prompts(run: ms.Run, options: Probe) -> tuple[ms.Batch, ms.Batch]:
@@ -170,7 +189,8 @@ def _erase_together(
 def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
     """The readings and, where latents are erased, the skills without them."""
     read = reading_table(measured.results["probes"])
-    return [read, erase_table(measured.results["erased"])] if "erased" in measured.results else [read]
+    erased = [erase_table(measured.results["erased"])] if "erased" in measured.results else []
+    return [*audit_tables(measured), read, *erased]
 
 
 def reading_table(found: xr.Dataset) -> ms.report.Table:
@@ -215,11 +235,11 @@ def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     caption = f"What a linear probe reads at position {where}, and from a model before training{over}."
     read = (caption, reading_figure(found))
     if "erased" not in measured.results:
-        return [read]
+        return [read, *audit_figures(measured)]
     over = ", mean over the seeds in which it is erased" if several else ""
     what = f"Accuracy lost by erasing a latent at position {where}"
     caption = f"{what}, beyond what the control that costs more costs{over}."
-    return [read, (caption, erase_figure(measured.results["erased"]))]
+    return [read, (caption, erase_figure(measured.results["erased"])), *audit_figures(measured)]
 
 
 def reading_figure(found: xr.Dataset) -> Any:
@@ -253,7 +273,7 @@ def _stack_panels(panels: Mapping[str, xr.DataArray], *, low: float) -> Any:
 
 
 def finding(measured: MeasuredRuns) -> str:
-    """The site at which every latent is read best, beyond all controls."""
+    """The claims that an audit allows, and the site at which every latent is read best, beyond all controls."""
     probes: xr.Dataset = measured.results["probes"]
     beyond, found, unread = probes.selectivity.min("against"), [], []
     for latent in map(str, probes.latent.values):
@@ -269,12 +289,15 @@ def finding(measured: MeasuredRuns) -> str:
     sentences = [f"Read best beyond the controls: {'; '.join(found)}."] if found else []
     if unread:
         sentences.append(f"Not read anywhere beyond the controls: {', '.join(unread)}.")
-    return " ".join(sentences)
+    return audit_finding(measured) + " ".join(sentences)
 
 
 def notes(measured: MeasuredRuns) -> Sequence[str]:
     """Notes on the erasure of latents, where there is one, and on the names of heads."""
     return (ERASED, NAMES) if "erased" in measured.results else (NAMES,)
+
+
+check = check_audit
 
 
 register_module(__name__, Probe)

@@ -5,6 +5,9 @@ from .ablation import ablation_by_role as ablation_by_role
 from .ablation import ablation_header as ablation_header
 from .ablation import ablation_rows as ablation_rows
 from .ablation import patching_figure as patching_figure
+from .audits import audit_figure as audit_figure
+from .audits import audit_sentence as audit_sentence
+from .audits import audit_table as audit_table
 from .curves import skill_curves as skill_curves
 from .curves import trajectory_curves as trajectory_curves
 from .edges import circuit_figure as circuit_figure

@@ -10,7 +10,7 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.core import positions
-from mnemoscope.report.figures import LAYOUT, assign_colours, bars_with_dots, break_names, heatmaps
+from mnemoscope.report.figures import LAYOUT, add_marks, assign_colours, bars_with_dots, break_names, heatmaps
 from mnemoscope.report.tables import Table, mean_with_range
 
 MOST = 16
@@ -193,15 +193,24 @@ def difference_row(effects: Mapping[str, xr.Dataset], metric: str) -> tuple[str,
     return f"clean less corrupted, {unit}", whole
 
 
-def patching_figure(effects: Mapping[str, xr.Dataset], metric: str) -> go.Figure:
+def patching_figure(
+    effects: Mapping[str, xr.Dataset], metric: str, audits: Mapping[str, xr.Dataset] | None = None
+) -> go.Figure:
     """A heatmap for each skill and direction of `analyses.effects`, mean over seeds; the sweep's last axis runs along
-    x.
+    x. Cells that `audits` by skill confirm in most seeds get a cross, others that are found there a ring.
     """
     panels = {
         f"{skill}: {WORDS[direction]}": _mean(ratio.sel(metric=metric, drop=True)).transpose(*_axes(ratio))
         for skill, direction, ratio in by_direction(effects)
     }
-    return heatmaps(panels, low=-1, high=1)
+    figure = heatmaps(panels, low=-1, high=1)
+    for number, (skill, direction, ratio) in enumerate(by_direction(effects)):
+        audit = (audits or {}).get(skill)
+        if audit is not None:
+            at = audit.sel(direction=direction, metric=metric)
+            sure, found = (_mean(at[name]).transpose(*_axes(ratio)).values > 0.5 for name in ("confirmed", "found"))
+            add_marks(figure, number, {"x-thin": sure, "circle-open": found & ~sure})
+    return figure
 
 
 def _mean(values: xr.DataArray) -> xr.DataArray:

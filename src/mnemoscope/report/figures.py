@@ -4,11 +4,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from plotly.colors import qualitative
 from plotly.subplots import make_subplots
 
@@ -168,6 +169,24 @@ def heatmaps(
     scale = "RdBu" if low < 0 else "Blues"
     figure.update_layout(**LAYOUT, height=height)
     return figure.update_coloraxes(cmin=low, cmax=high, colorscale=scale, reversescale=low < 0, colorbar_thickness=12)
+
+
+def add_marks(figure: go.Figure, panel: int, marked: Mapping[str, Bool[np.ndarray, "..."]]) -> None:
+    """Put markers, by plotly's name of the symbol, on cells of a panel of `heatmaps`, in the shape of its array."""
+    heat: Any = [trace for trace in figure.data if isinstance(trace, go.Heatmap)][panel]
+    for symbol, where in marked.items():
+        rows, columns = np.nonzero(where.reshape(len(heat.y), len(heat.x)))
+        if len(rows):
+            figure.add_scatter(
+                x=[heat.x[column] for column in columns],
+                y=[heat.y[row] for row in rows],
+                xaxis=heat.xaxis,
+                yaxis=heat.yaxis,
+                mode="markers",
+                marker={"symbol": symbol, "size": 24, "color": "#1d2433", "line": {"width": 1, "color": "#1d2433"}},
+                hoverinfo="skip",
+                showlegend=False,
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
