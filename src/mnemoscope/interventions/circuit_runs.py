@@ -8,7 +8,7 @@ agree in these edges share the output. In one layer with two heads and an MLP, t
 head, 128 of the MLP, and 1936 different logits. After the last attention only the positions that are read are followed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -215,3 +215,39 @@ def _head_output_variants(
     variants = zip((attn.rotate(q, places), attn.rotate(k, places), v), reads.T, strict=True)
     q, k, v = (x[which][:, :, None] for x, which in variants)
     return attn.attend(q, k, v, torch.arange(q.shape[-2], device=q.device))[:, :, 0] @ attn.w_o[head]
+
+
+def mixed_logits(
+    weights: Transformer,
+    edges: Sequence[Edge],
+    embedded: Mapping[Site, Float[Tensor, "row pos d_model"]],
+    other: Mapping[Site, Float[Tensor, "#row #pos d_model"]],
+    shares: Float[Tensor, "row edge"],
+    read: Int[Tensor, " read"],
+) -> Float[Tensor, "row read d_vocab"]:
+    """Logits where every edge carries a share of what its writer writes in this run, and of another value for the rest.
+
+    `edges` are all of the model, `embedded` the output of its embeddings; differentiable in `shares` and `other`.
+    """
+    written, zero = dict(embedded), torch.zeros(1, 3, dtype=torch.long, device=shares.device)
+    for reader, of_reader in groupby(range(len(edges)), key=lambda number: edges[number].reader):
+        at = reader if isinstance(reader, Site) else None
+        layer = len(weights.blocks) - 1 if at is None else int(at.layer or 0)
+        biases = [block.attention.b_o for block in weights.blocks[: layer + (at is None or at.kind != "z")]]
+        streams = []
+        for _, of_input in groupby(of_reader, key=lambda number: edges[number].through):
+            terms = [
+                other[edges[n].writer] + shares[:, n, None, None] * (written[edges[n].writer] - other[edges[n].writer])
+                for n in of_input
+            ]
+            streams.append(torch.stack(terms).sum(0) + sum(biases))
+        if at is None:
+            return weights.unembed(streams[0][:, read])
+        block = weights.blocks[layer]
+        if at.kind == "z":
+            normed = [block.ln1(stream)[None] for stream in streams]
+            written[at] = _head_output_variants(block.attention, int(at.head or 0), normed, zero)[0]
+        else:
+            assert block.mlp is not None
+            written[at] = block.mlp(block.ln2(streams[0]))
+    raise AssertionError("the last part is the logits")
