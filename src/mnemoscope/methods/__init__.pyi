@@ -8,6 +8,9 @@ from .measures import protocol_auroc as protocol_auroc
 from .method import Method as Method
 from .method import describe as describe
 from .method import score_edges as score_edges
+from .mib_files import mib_name as mib_name
+from .mib_files import read_mib_file as read_mib_file
+from .mib_files import write_mib_file as write_mib_file
 from .summary import summarise as summarise
 from .trial import try_circuit as try_circuit
 from .trial import try_methods as try_methods

@@ -206,20 +206,23 @@ def try_methods(
     """
     in_range("n", n, 2, float("inf"))
     in_range("n_draws", n_draws, 1, float("inf"))
-    chosen = {"known circuit": (KNOWN_CIRCUITS, circuits), "method": (METHODS, methods)}
-    names = {kind: _names(kind, registry, given) for kind, (registry, given) in chosen.items()}
-    pieces = [
-        Piece(
-            name=name,
-            methods=tuple(names["method"]),
-            n=n,
-            n_draws=n_draws,
-            seed=seed,
-            kept=None if store is None else store / f"{name}.nc",
-        )
-        for name in names["known circuit"]
-    ]
+    pieces = pieces_of(circuits, methods, n=n, n_draws=n_draws, seed=seed, store=store)
     return tree_of(analyse_many(pieces, measure_piece, jobs=jobs))
+
+
+def pieces_of(
+    circuits: Sequence[str] | None,
+    methods: Sequence[str] | None,
+    *,
+    n: int,
+    n_draws: int,
+    seed: int,
+    store: Path | None,
+) -> list[Piece]:
+    """The work of a trial, a piece for each circuit; arguments as of `try_methods`."""
+    known, tried = _names("known circuit", KNOWN_CIRCUITS, circuits), _names("method", METHODS, methods)
+    what = {"methods": tuple(tried), "n": n, "n_draws": n_draws, "seed": seed}
+    return [Piece(name=name, kept=store and store / f"{name}.nc", **what) for name in known]
 
 
 def tree_of(results: Iterable[xr.Dataset]) -> xr.DataTree:
