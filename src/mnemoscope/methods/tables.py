@@ -54,9 +54,9 @@ def method_table(summary: xr.Dataset) -> Table:
         ]
         rows.append([name, single_number(int(at.n_circuits), ".0f"), *cells])
     title = (
-        f"means over {pluralise(summary.attrs['n_families'], 'family', 'families')} "
-        f"({pluralise(summary.attrs['n_circuits'], 'circuit')}, {pluralise(summary.attrs['n_draws'], 'draw')} of "
-        f"{summary.attrs['n']} pairs) [95 % interval over families]"
+        f"means over families of circuits ({summary.attrs['n_families']}, with "
+        f"{pluralise(summary.attrs['n_circuits'], 'circuit')}), {pluralise(summary.attrs['n_draws'], 'draw')} of "
+        f"{summary.attrs['n']} pairs [95 % interval over families]"
     )
     return Table(name="methods", title=title, header=["method", "circuits", *columns], rows=rows)
 

@@ -4,7 +4,6 @@ A draw gives two sets of pairs: methods score edges on the first, faithfulness i
 circuit are kept in a file of its own, so that an interrupted trial goes on where it was.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +86,7 @@ def try_circuit(known: KnownCircuit, methods: Sequence[str], *, n: int, n_draws:
 
     Returns what `MEASURES` names over (finder, draw) and, where scores are ranked, ranking; `faithfulness` also over
     share; `score` and `chosen` over (finder, draw, edge); `truth` over edge. A method that refuses the model has NaN,
-    and the attribute `refused` says why. Raises InputError where all do.
+    and `refused` over finder says why. Raises InputError where all do.
     """
     inside = circuit(model_edges(known.model, embeddings=known.embeddings), known.edges)
     sizes = {"ranking": len(RANKINGS), "share": len(SHARES), "edge": len(inside)}
@@ -102,7 +101,8 @@ def try_circuit(known: KnownCircuit, methods: Sequence[str], *, n: int, n_draws:
         spans.append(judging.span)
         for number, method in enumerate(methods):
             try:
-                cell = judge_method(method, selection, judging, inside.to_numpy(), seed + draw)
+                own = stream_seed(seed, "method", known.name, draw)  # random scores differ between circuits
+                cell = judge_method(method, selection, judging, inside.to_numpy(), own)
             except InputError as error:
                 refused[method] = str(error)
                 continue
@@ -115,6 +115,7 @@ def try_circuit(known: KnownCircuit, methods: Sequence[str], *, n: int, n_draws:
             **{name: (("finder", "draw", *axes), found[name]) for name, axes in _AXES.items()},
             "truth": ("edge", inside.to_numpy().astype(float)),
             "span": ("draw", spans),
+            "refused": ("finder", [refused.get(method, "") for method in methods]),
         },
         coords={
             **inside.coords,
@@ -125,7 +126,7 @@ def try_circuit(known: KnownCircuit, methods: Sequence[str], *, n: int, n_draws:
         },
         attrs={
             **{"circuit": known.name, "family": known.family, "source": known.source},
-            **{"refused": refused, "n": n, "seed": seed},
+            **{"n": n, "seed": seed},
         },
     )
 
@@ -171,13 +172,13 @@ def measure_piece(piece: Piece) -> xr.Dataset:
     if found is None:
         known = KNOWN_CIRCUITS.get(piece.name)()
         found = try_circuit(known, piece.methods, n=piece.n, n_draws=piece.n_draws, seed=piece.seed)
-        found = found.assign_attrs(refused=json.dumps(found.attrs["refused"]), stamp=piece.stamp)
+        found = found.assign_attrs(stamp=piece.stamp)
         if piece.kept is not None:
             piece.kept.parent.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(dir=piece.kept.parent) as place:
                 found.to_netcdf(whole := Path(place) / "result.nc", engine="h5netcdf")
                 whole.replace(piece.kept)
-    return found.assign_attrs(refused=json.loads(found.attrs["refused"]))
+    return found
 
 
 @check_arguments
