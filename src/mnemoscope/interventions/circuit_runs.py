@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from einops import einsum
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
@@ -23,6 +24,7 @@ from torch.nn import functional as F
 from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import LOGITS, THROUGH, Edge, Site
+from mnemoscope.engine.architecture import resumable_transformer
 from mnemoscope.engine.block import Attention
 from mnemoscope.engine.budget import n_prompts_at_once
 from mnemoscope.engine.transformer import Transformer
@@ -48,7 +50,7 @@ def run_circuits(
     replacement: EdgeReplacement,
 ) -> Float[np.ndarray, "circuit prompt"]:
     """The metric of circuits on every prompt; `edges` are all of the model, those outside carry the `replacement`."""
-    weights = question.weights
+    weights = resumable_transformer(question.model, question.n_pos, everywhere=True)
     if not isinstance(weights, str) and all(not b.parallel and b.attention.n_sharing == 1 for b in weights.blocks):
         return _shared(question, weights, edges, masks, replacement)
     states = torch.from_numpy(np.where(masks, int(EdgeState.LIVE), int(EdgeState.PATCHED)))
@@ -229,25 +231,30 @@ def mixed_logits(
 
     `edges` are all of the model, `embedded` the output of its embeddings; differentiable in `shares` and `other`.
     """
-    written, zero = dict(embedded), torch.zeros(1, 3, dtype=torch.long, device=shares.device)
+    embeddings, zero = list(embedded), torch.zeros(1, 3, dtype=torch.long, device=shares.device)
+    order = [*embeddings, *(part for part in dict.fromkeys(edge.reader for edge in edges) if isinstance(part, Site))]
+    changes = [embedded[site] - other[site] for site in embeddings]
+    rest = torch.stack([other[site].expand(len(shares), *changes[0].shape[1:]) for site in order]).cumsum(0)
+    stacked = torch.stack(changes)
     for reader, of_reader in groupby(range(len(edges)), key=lambda number: edges[number].reader):
         at = reader if isinstance(reader, Site) else None
         layer = len(weights.blocks) - 1 if at is None else int(at.layer or 0)
         biases = [block.attention.b_o for block in weights.blocks[: layer + (at is None or at.kind != "z")]]
         streams = []
         for _, of_input in groupby(of_reader, key=lambda number: edges[number].through):
-            terms = [
-                other[edges[n].writer] + shares[:, n, None, None] * (written[edges[n].writer] - other[edges[n].writer])
-                for n in of_input
-            ]
-            streams.append(torch.stack(terms).sum(0) + sum(biases))
+            numbers = list(of_input)  # from the first writers, in the order of writing
+            n = len(numbers)
+            stacked = stacked if n <= len(stacked) else torch.stack(changes)
+            live = einsum(shares[:, numbers], stacked[:n], "row writer, writer row pos d_model -> row pos d_model")
+            streams.append(rest[n - 1] + live + sum(biases))
         if at is None:
             return weights.unembed(streams[0][:, read])
         block = weights.blocks[layer]
         if at.kind == "z":
             normed = [block.ln1(stream)[None] for stream in streams]
-            written[at] = _head_output_variants(block.attention, int(at.head or 0), normed, zero)[0]
+            value = _head_output_variants(block.attention, int(at.head or 0), normed, zero)[0]
         else:
             assert block.mlp is not None
-            written[at] = block.mlp(block.ln2(streams[0]))
+            value = block.mlp(block.ln2(streams[0]))
+        changes.append(value - other[at])
     raise AssertionError("the last part is the logits")

@@ -40,7 +40,7 @@ N_STEPS = 120
 RATE = 0.1
 PENALTY = 0.005
 """The price of an edge, as a share of the divergence of the empty circuit."""
-N_CONSTANT_STEPS = 40
+N_CONSTANT_STEPS = 30
 _AT_ONCE = 2048
 """Rows of a forward pass."""
 _PARTS = ("z", "mlp_out")
@@ -56,7 +56,7 @@ class MixedRuns:
     def weights(self) -> Transformer:
         """The engine's form of the model; InputError where it has none with a part per edge."""
         batch = self.setting.pairs.clean
-        found = resumable_transformer(self.setting.hooked, batch.inputs.shape[1])
+        found = resumable_transformer(self.setting.hooked, batch.inputs.shape[1], everywhere=True)
         if isinstance(found, str) or any(b.parallel or b.attention.n_sharing > 1 for b in found.blocks):
             reason = found if isinstance(found, str) else "its heads share keys and values, or its blocks are parallel"
             raise InputError(f"edges of this model cannot be mixed, because {reason}; take a method that patches")

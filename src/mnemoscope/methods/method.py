@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Bool, Float
 
-from mnemoscope.analyses.discovery.searches import top_n
-from mnemoscope.analyses.discovery.setting import TARGET, Setting, align_to_edges, circuit_masks
+from mnemoscope.analyses.discovery.searches import edge_order
+from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, Setting, align_to_edges, circuit_masks
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.guests import Registry
 
@@ -51,8 +52,24 @@ def score_edges(name: str, setting: Setting, seed: int = 0) -> xr.DataArray:
         raise InputError(f"method {name} must give one finite number per edge; got {scores.dims}, {given.to_numpy()}")
     if "chosen" in scores.coords:
         chosen = circuit_masks(setting.edges, scores["chosen"])
-    elif np.isfinite(setting.span):
-        chosen = top_n(setting, scores, target=TARGET).circuit.to_numpy()
     else:
-        chosen = np.zeros(scores.shape, dtype=bool)
+        chosen = _fewest_edges(setting, scores.to_numpy())
     return scores.astype(float).assign_coords(chosen=("edge", chosen)).rename("score")
+
+
+def _fewest_edges(setting: Setting, scores: Float[np.ndarray, " edge"]) -> Bool[np.ndarray, " edge"]:
+    """The fewest edges of the largest scores that reach the target, pruned; none where no number of them does.
+
+    Sizes that grow by about a fifth are run, then all up to the first that is enough: the fewest, unless faithfulness
+    falls in between.
+    """
+    rank = np.argsort(edge_order(setting.paths, scores, signed=False, connected=False))
+    sizes = np.unique(np.geomspace(1, len(rank), 4 * len(rank).bit_length() + 1).round().astype(int))
+    for _ in range(2):
+        masks = rank < sizes[:, None]
+        enough = setting.faithfulness(masks) >= TARGET - ROUNDING
+        if not enough.any():
+            return np.zeros(len(rank), dtype=bool)
+        first = int(enough.argmax())
+        sizes = np.arange(sizes[first - 1] + 1 if first else 1, sizes[first] + 1)
+    return setting.prune(masks[first])
