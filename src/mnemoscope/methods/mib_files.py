@@ -45,7 +45,7 @@ def _node_name(part: Site | str) -> str:
     return f"m{part.layer}" if part.kind == "mlp_out" else "input"
 
 
-def write_mib_file(path: Path, model: ModelLike, scores: xr.DataArray) -> Path:
+def write_mib_file(path: Path | str, model: ModelLike, scores: xr.DataArray) -> Path:
     """Write scores of edges, and the circuit of their coordinate `chosen` if they have it, as MIB reads them.
 
     Raises InputError where scores are not one per edge with embeddings together, or the model's heads share keys.
@@ -67,11 +67,11 @@ def write_mib_file(path: Path, model: ModelLike, scores: xr.DataArray) -> Path:
         "parallel_attn_mlp": _parallel(cfg),
         "d_model": cfg.d_model,
     }
-    write_atomically(path, json.dumps({"cfg": shape, "nodes": nodes, "edges": ordered}).encode())
-    return path
+    write_atomically(found_at := Path(path), json.dumps({"cfg": shape, "nodes": nodes, "edges": ordered}).encode())
+    return found_at
 
 
-def read_mib_file(path: Path, model: ModelLike) -> xr.DataArray:
+def read_mib_file(path: Path | str, model: ModelLike) -> xr.DataArray:
     """Scores of a model's edges from a file of MIB, with its circuit as the coordinate `chosen`.
 
     Where edges have membership alone, it is their score. Raises InputError where the file holds no such graph, or that
