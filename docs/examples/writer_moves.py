@@ -6,7 +6,7 @@ import mnemoscope as ms
 
 
 def writer_moves(setting, seed):
-    """How far the writer's output lies apart on clean and on corrupted prompts."""
+    """The distance between the writer's outputs on clean and on corrupted prompts."""
     model, pairs = setting.hooked, setting.pairs
     _, clean = model.run_with_cache(pairs.clean.inputs)
     _, corrupted = model.run_with_cache(pairs.corrupted.inputs)

@@ -37,7 +37,9 @@ def test_a_method_of_ones_own_stands_in_table_arrays_and_page(forgotten, monkeyp
     table = {row["method"]: row for row in rows(forgotten / "methods.csv")}
     assert table["edge-patching"]["AUROC"] == "1.00"
     assert float(table["writer-moves"]["AUROC"]) < 1
-    assert rows(forgotten / "descriptions.csv")[2]["what it does"].startswith("How far the writer's output lies apart")
+    assert rows(forgotten / "descriptions.csv")[2]["what it does"].startswith(
+        "The distance between the writer's outputs"
+    )
     assert [row["edges"] for row in rows(forgotten / "circuits.csv")] == ["5 of 29", "2 of 9"]
     with xr.open_datatree(forgotten / "circuits.nc", engine="h5netcdf") as tree:
         assert tree["elimination"].score.sizes["edge"] == 9

@@ -19,7 +19,7 @@ TRUTH = np.array([True, True, False, False, False])
 
 
 def test_auroc_counts_pairs_and_ties_half():
-    """Of six pairs the true edges win three and tie one: the second lies below two false ones and equals another."""
+    """True edges win three of six pairs and tie one: the second lies below two false ones and equals another."""
     assert auroc(np.array([3.0, 1.0, 2.0, 1.0, 2.5]), TRUTH) == pytest.approx((3 + 0.5) / 6)
     assert auroc(np.zeros(5), TRUTH) == 0.5
     assert np.isnan(auroc(np.arange(5.0), np.ones(5, dtype=bool)))

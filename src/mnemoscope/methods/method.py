@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from mnemoscope.analyses.discovery.searches import edge_order
 from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, Setting, align_to_edges, circuit_masks
@@ -64,12 +64,15 @@ def _fewest_edges(setting: Setting, scores: Float[np.ndarray, " edge"]) -> Bool[
     falls in between.
     """
     rank = np.argsort(edge_order(setting.paths, scores, signed=False, connected=False))
-    sizes = np.unique(np.geomspace(1, len(rank), 4 * len(rank).bit_length() + 1).round().astype(int))
-    for _ in range(2):
-        masks = rank < sizes[:, None]
-        enough = setting.faithfulness(masks) >= TARGET - ROUNDING
-        if not enough.any():
-            return np.zeros(len(rank), dtype=bool)
-        first = int(enough.argmax())
-        sizes = np.arange(sizes[first - 1] + 1 if first else 1, sizes[first] + 1)
-    return setting.prune(masks[first])
+    n_edges = len(rank)
+    growing = np.unique(np.geomspace(1, n_edges, 4 * n_edges.bit_length() + 1).round().astype(int))
+    if (high := _first_enough(setting, rank, growing)) is None:
+        return np.zeros(n_edges, dtype=bool)
+    low = max((size for size in growing if size < high), default=0)
+    return setting.prune(rank < (_first_enough(setting, rank, np.arange(low + 1, high + 1)) or high))
+
+
+def _first_enough(setting: Setting, rank: Int[np.ndarray, " edge"], sizes: Int[np.ndarray, " size"]) -> int | None:
+    """The first of some numbers of edges that reaches the target; None: none does."""
+    enough = setting.faithfulness(rank < sizes[:, None]) >= TARGET - ROUNDING
+    return int(sizes[enough.argmax()]) if enough.any() else None

@@ -1,6 +1,7 @@
 """Tables and figures of methods on known circuits."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -85,7 +86,7 @@ def circuit_table(tried: xr.DataTree) -> Table:
 
 
 def method_list(names: Sequence[str]) -> Table:
-    """What every method does."""
+    """A line on every method."""
     rows = [[name, describe(name)] for name in names]
     return Table(name="descriptions", title="methods", header=["method", "what it does"], rows=rows, n_text=2)
 
@@ -154,7 +155,8 @@ def measures_figure(
                 column,
             )
         if line is not None:
-            figure.add_vline(x=line, line={"dash": "dash", "color": "#c3c9d3", "width": 1}, row=1, col=column)
+            style: Any = {"line": {"dash": "dash", "color": "#c3c9d3", "width": 1}, "row": 1, "col": column}
+            figure.add_vline(x=line, **style)
     figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, row=1, col=1, automargin=True)
     return figure.update_layout(**LAYOUT).update_layout(height=120 + 26 * len(names), legend={"orientation": "h"})
 
