@@ -195,6 +195,12 @@ WRONG = [
     ("hookcheck models.py:number", "models.py:number must be a function that gives a model; got 3"),
     ("hookcheck models.py:fails", "models.py:fails gives no model: RuntimeError: no"),
     ("hookcheck three --import models.py", "got 3: ms.open_run gives a run"),
+    ("methods --circuits inductoin", "known circuit must be one of"),
+    ("methods --methods eapp", "got 'eapp'; the nearest: eap"),
+    ("methods --n 1", "--n must be at least 2; got 1"),
+    ("methods --draws 0", "--draws must be at least 1; got 0"),
+    ("methods --out file.txt", "--out must be a directory; file.txt is a file"),
+    ("methods --import guest.py", "guest.py cannot be imported: RuntimeError: no"),
     # runs that are not there
     ("evaluate", "name at least one run directory"),
     ("evaluate nowhere", "nowhere is no run directory"),

@@ -95,15 +95,18 @@ def read_transformer(model: HookedModel) -> Transformer | str:
     return found if _is_checked(model, params, found) else "its forward pass is a different one"
 
 
-def resumable_transformer(model: HookedModel, n_pos: int) -> Transformer | str:
-    """A transformer that can resume runs on prompts of `n_pos` positions, or in words why there is none."""
+def resumable_transformer(model: HookedModel, n_pos: int, *, everywhere: bool = False) -> Transformer | str:
+    """A transformer that can resume runs on prompts of `n_pos` positions, or in words why there is none.
+
+    Runs that resume `everywhere`, at all positions, need no causal attention.
+    """
     hooked, weights = hooked_points(model), read_transformer(model)
     if isinstance(weights, str):
         return weights
     if hooked != frozenset():
         return "it carries hooks"
     for block in weights.blocks:
-        if block.attn is None or not block.attn.causal:
+        if block.attn is None or not (everywhere or block.attn.causal):
             return "its attention is not causal: a change acts on earlier positions too"
         if block.attn.masked is not None:
             return "its attention leaves out a token, and a resumed run has no tokens"

@@ -8,7 +8,7 @@ agree in these edges share the output. In one layer with two heads and an MLP, t
 head, 128 of the MLP, and 1936 different logits. After the last attention only the positions that are read are followed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from einops import einsum
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
@@ -23,6 +24,7 @@ from torch.nn import functional as F
 from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import LOGITS, THROUGH, Edge, Site
+from mnemoscope.engine.architecture import resumable_transformer
 from mnemoscope.engine.block import Attention
 from mnemoscope.engine.budget import n_prompts_at_once
 from mnemoscope.engine.transformer import Transformer
@@ -48,7 +50,7 @@ def run_circuits(
     replacement: EdgeReplacement,
 ) -> Float[np.ndarray, "circuit prompt"]:
     """The metric of circuits on every prompt; `edges` are all of the model, those outside carry the `replacement`."""
-    weights = question.weights
+    weights = resumable_transformer(question.model, question.n_pos, everywhere=True)
     if not isinstance(weights, str) and all(not b.parallel and b.attention.n_sharing == 1 for b in weights.blocks):
         return _shared(question, weights, edges, masks, replacement)
     states = torch.from_numpy(np.where(masks, int(EdgeState.LIVE), int(EdgeState.PATCHED)))
@@ -215,3 +217,44 @@ def _head_output_variants(
     variants = zip((attn.rotate(q, places), attn.rotate(k, places), v), reads.T, strict=True)
     q, k, v = (x[which][:, :, None] for x, which in variants)
     return attn.attend(q, k, v, torch.arange(q.shape[-2], device=q.device))[:, :, 0] @ attn.w_o[head]
+
+
+def mixed_logits(
+    weights: Transformer,
+    edges: Sequence[Edge],
+    embedded: Mapping[Site, Float[Tensor, "row pos d_model"]],
+    other: Mapping[Site, Float[Tensor, "#row #pos d_model"]],
+    shares: Float[Tensor, "row edge"],
+    read: Int[Tensor, " read"],
+) -> Float[Tensor, "row read d_vocab"]:
+    """Logits where every edge carries a share of what its writer writes in this run, and of another value for the rest.
+
+    `edges` are all of the model, `embedded` the output of its embeddings; differentiable in `shares` and `other`.
+    """
+    embeddings, zero = list(embedded), torch.zeros(1, 3, dtype=torch.long, device=shares.device)
+    order = [*embeddings, *(part for part in dict.fromkeys(edge.reader for edge in edges) if isinstance(part, Site))]
+    changes = [embedded[site] - other[site] for site in embeddings]
+    rest = torch.stack([other[site].expand(len(shares), *changes[0].shape[1:]) for site in order]).cumsum(0)
+    stacked = torch.stack(changes)
+    for reader, of_reader in groupby(range(len(edges)), key=lambda number: edges[number].reader):
+        at = reader if isinstance(reader, Site) else None
+        layer = len(weights.blocks) - 1 if at is None else int(at.layer or 0)
+        biases = [block.attention.b_o for block in weights.blocks[: layer + (at is None or at.kind != "z")]]
+        streams = []
+        for _, of_input in groupby(of_reader, key=lambda number: edges[number].through):
+            numbers = list(of_input)  # from the first writers, in the order of writing
+            n = len(numbers)
+            stacked = stacked if n <= len(stacked) else torch.stack(changes)
+            live = einsum(shares[:, numbers], stacked[:n], "row writer, writer row pos d_model -> row pos d_model")
+            streams.append(rest[n - 1] + live + sum(biases))
+        if at is None:
+            return weights.unembed(streams[0][:, read])
+        block = weights.blocks[layer]
+        if at.kind == "z":
+            normed = [block.ln1(stream)[None] for stream in streams]
+            value = _head_output_variants(block.attention, int(at.head or 0), normed, zero)[0]
+        else:
+            assert block.mlp is not None
+            value = block.mlp(block.ln2(streams[0]))
+        changes.append(value - other[at])
+    raise AssertionError("the last part is the logits")

@@ -1,2 +1,16 @@
-from .known import KNOWN_CIRCUITS as KNOWN_CIRCUITS
+from .catalogue import KNOWN_CIRCUITS as KNOWN_CIRCUITS
+from .catalogue import METHODS as METHODS
+from .catalogue import describe as describe
+from .catalogue import score_edges as score_edges
 from .known import KnownCircuit as KnownCircuit
+from .measures import areas as areas
+from .measures import auroc as auroc
+from .measures import precision_at_size as precision_at_size
+from .measures import protocol_auroc as protocol_auroc
+from .method import Method as Method
+from .mib_files import mib_name as mib_name
+from .mib_files import read_mib_file as read_mib_file
+from .mib_files import write_mib_file as write_mib_file
+from .summary import summarise as summarise
+from .trial import try_circuit as try_circuit
+from .trial import try_methods as try_methods

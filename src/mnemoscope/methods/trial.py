@@ -1,0 +1,239 @@
+"""Every method on every known circuit: scores of edges, and how well they find the circuit.
+
+A draw gives two sets of pairs: methods score edges on the first, faithfulness is measured on the second. Results of a
+circuit are kept in a file of its own, so that an interrupted trial goes on where it was.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Bool
+
+from mnemoscope.analyses.discovery.setting import Setting, circuit
+from mnemoscope.claims.functions import source_digest
+from mnemoscope.claims.store import instrument, text_digest
+from mnemoscope.core.arguments import check_arguments
+from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.guests import Registry
+from mnemoscope.core.metrics import metrics_for
+from mnemoscope.core.seeding import stream_seed
+from mnemoscope.interventions.graph import model_edges
+from mnemoscope.methods.catalogue import KNOWN_CIRCUITS, METHODS
+from mnemoscope.methods.known import KnownCircuit
+from mnemoscope.methods.measures import (
+    SHARES,
+    areas,
+    auroc,
+    nested_circuits,
+    precision_and_recall,
+    precision_at_size,
+    protocol_auroc,
+)
+from mnemoscope.methods.method import score_edges
+from mnemoscope.run.executor import analyse_many
+
+RANKINGS = ("absolute", "signed")
+"""Edges by the size of their score, or by the score with its sign."""
+_AXES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("auroc", "precision_at_size", "CPR", "CMD"), ("ranking",)),
+    **dict.fromkeys(("precision", "recall", "n_chosen", "protocol_auroc", "seconds"), ()),
+    "faithfulness": ("ranking", "share"),
+    **dict.fromkeys(("score", "chosen"), ("edge",)),
+}
+"""Results of a method on a circuit with their axes after finder, which names the method, and draw."""
+MEASURES = tuple(name for name in _AXES if name not in ("faithfulness", "score", "chosen"))
+"""Names of the measures."""
+
+
+def judge_method(
+    name: str, selection: Setting, judging: Setting, truth: Bool[np.ndarray, " edge"], seed: int
+) -> dict[str, Any]:
+    """Measures of one method on one draw, as in `try_circuit`. Raises InputError where it refuses the model."""
+    start = process_time()
+    found = score_edges(name, selection, seed)
+    seconds = process_time() - start
+    scores, chosen = found.to_numpy(), found.chosen.to_numpy()
+    ranked = {"absolute": abs(scores), "signed": scores}
+    faithful = [
+        judging.faithfulness(nested_circuits(judging, scores, signed=ranking == "signed")) for ranking in RANKINGS
+    ]
+    by_size = np.array([areas(SHARES, curve) for curve in faithful])
+    precision, recall = precision_and_recall(chosen, truth)
+    return {
+        "auroc": [auroc(ranked[ranking], truth) for ranking in RANKINGS],
+        "precision_at_size": [precision_at_size(ranked[ranking], truth) for ranking in RANKINGS],
+        "CPR": by_size[:, 0],
+        "CMD": by_size[:, 1],
+        "faithfulness": faithful,
+        "precision": precision,
+        "recall": recall,
+        "n_chosen": chosen.sum(),
+        "protocol_auroc": protocol_auroc(judging, scores, truth),
+        "seconds": seconds,
+        "score": scores,
+        "chosen": chosen,
+    }
+
+
+def try_circuit(known: KnownCircuit, methods: Sequence[str], *, n: int, n_draws: int, seed: int = 0) -> xr.Dataset:
+    """All methods on one known circuit.
+
+    Returns what `MEASURES` names over (finder, draw) and, where scores are ranked, ranking; `faithfulness` also over
+    share; `score` and `chosen` over (finder, draw, edge); `truth` over edge. A method that refuses the model has NaN,
+    and `refused` over finder says why. Raises InputError where all do.
+    """
+    inside = circuit(model_edges(known.model, embeddings=known.embeddings), known.edges)
+    sizes = {"ranking": len(RANKINGS), "share": len(SHARES), "edge": len(inside)}
+    found = {
+        name: np.full([len(methods), n_draws, *(sizes[axis] for axis in axes)], np.nan) for name, axes in _AXES.items()
+    }
+    refused: dict[str, str] = {}
+    spans = []
+    for draw in range(n_draws):
+        pairs = (known.pairs(n, stream_seed(seed, "pairs", draw, half) % 2**31) for half in ("selection", "judging"))
+        selection, judging = (_setting(known, each) for each in pairs)
+        spans.append(judging.span)
+        for number, method in enumerate(methods):
+            try:
+                own = stream_seed(seed, "method", known.name, draw)  # random scores differ between circuits
+                cell = judge_method(method, selection, judging, inside.to_numpy(), own)
+            except InputError as error:
+                refused[method] = str(error)
+                continue
+            for name, value in cell.items():
+                found[name][number, draw] = value
+    if len(refused) == len(methods):
+        raise InputError(f"no method takes the known circuit {known.name}: {next(iter(refused.values()))}")
+    return xr.Dataset(
+        {
+            **{name: (("finder", "draw", *axes), found[name]) for name, axes in _AXES.items()},
+            "truth": ("edge", inside.to_numpy().astype(float)),
+            "span": ("draw", spans),
+            "refused": ("finder", [refused.get(method, "") for method in methods]),
+        },
+        coords={
+            **inside.coords,
+            "finder": list(methods),
+            "draw": range(n_draws),
+            "ranking": list(RANKINGS),
+            "share": list(SHARES),
+        },
+        attrs={
+            **{"circuit": known.name, "family": known.family, "source": known.source},
+            **{"n": n, "seed": seed},
+        },
+    )
+
+
+def _setting(known: KnownCircuit, pairs: Any) -> Setting:
+    """The setting of a known circuit; where the metric is noise faithfulness is NaN."""
+    metric = metrics_for(vectors=pairs.clean.has_vectors)[0]
+    return Setting(model=known.model, pairs=pairs, metric=metric, embeddings=known.embeddings, refuse=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """The work on one known circuit; `kept` is the file of its result, None where nothing is kept."""
+
+    name: str
+    methods: tuple[str, ...]
+    n: int
+    n_draws: int
+    seed: int
+    kept: Path | None = None
+
+    @property
+    def stamp(self) -> str:
+        """A word for all that the result depends on: options, and the source of methods, circuit and measures."""
+        functions = (KNOWN_CIRCUITS.get(self.name), *map(METHODS.get, self.methods), try_circuit)
+        options = (self.name, self.methods, self.n, self.n_draws, self.seed, instrument())
+        return text_digest(repr((*options, *map(source_digest, functions))))
+
+    def read(self) -> xr.Dataset | None:
+        """The result that is kept; None where there is none of this stamp."""
+        if self.kept is None or not self.kept.is_file():
+            return None
+        try:
+            found = xr.load_dataset(self.kept, engine="h5netcdf")
+        except (OSError, ValueError):  # a file that was cut short
+            return None
+        return found if found.attrs.get("stamp") == self.stamp else None
+
+
+def measure_piece(piece: Piece) -> xr.Dataset:
+    """The result of a piece, read where it is kept, else measured and kept."""
+    found = piece.read()
+    if found is None:
+        known = KNOWN_CIRCUITS.get(piece.name)()
+        found = try_circuit(known, piece.methods, n=piece.n, n_draws=piece.n_draws, seed=piece.seed)
+        found = found.assign_attrs(stamp=piece.stamp)
+        if piece.kept is not None:
+            piece.kept.parent.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(dir=piece.kept.parent) as place:
+                found.to_netcdf(whole := Path(place) / "result.nc", engine="h5netcdf")
+                whole.replace(piece.kept)
+    return found
+
+
+@check_arguments
+def try_methods(
+    circuits: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    *,
+    n: int = 32,
+    n_draws: int = 2,
+    seed: int = 0,
+    jobs: int = 1,
+    store: Path | None = None,
+) -> xr.DataTree:
+    """Every method on every known circuit.
+
+    `circuits` and `methods` are registered names, None: all. Each of `n_draws` draws takes `n` pairs to score edges and
+    `n` others to judge circuits. `jobs` are worker processes, 0: one per core. A `store` is a directory that keeps the
+    result of every circuit; the same call takes it from there. Raises InputError where a name is unknown or none is
+    given, a number is out of range, or no method takes a circuit.
+
+    Returns a tree with a dataset for each circuit, as `try_circuit` gives it.
+
+    >>> found = ms.methods.try_methods(["induction"], ["eap", "random"], n=8, n_draws=1)
+    >>> found["induction"].auroc.sel(finder="eap", ranking="absolute").values.tolist()
+    [1.0]
+    """
+    in_range("n", n, 2, float("inf"))
+    in_range("n_draws", n_draws, 1, float("inf"))
+    pieces = pieces_of(circuits, methods, n=n, n_draws=n_draws, seed=seed, store=store)
+    return tree_of(analyse_many(pieces, measure_piece, jobs=jobs))
+
+
+def pieces_of(
+    circuits: Sequence[str] | None,
+    methods: Sequence[str] | None,
+    *,
+    n: int,
+    n_draws: int,
+    seed: int,
+    store: Path | None,
+) -> list[Piece]:
+    """The work of a trial, a piece for each circuit; arguments as of `try_methods`."""
+    known, tried = _names("known circuit", KNOWN_CIRCUITS, circuits), _names("method", METHODS, methods)
+    what = {"methods": tuple(tried), "n": n, "n_draws": n_draws, "seed": seed}
+    return [Piece(name=name, kept=store and store / f"{name}.nc", **what) for name in known]
+
+
+def tree_of(results: Iterable[xr.Dataset]) -> xr.DataTree:
+    """The results of circuits side by side."""
+    return xr.DataTree.from_dict({found.attrs["circuit"]: found for found in results})
+
+
+def _names(kind: str, registry: Registry[Any], given: Sequence[str] | None) -> Sequence[str]:
+    if given is not None and not given:
+        raise InputError(f"at least one {kind} must be named; got none; leave it out to take all")
+    for name in given or ():
+        registry.get(name)
+    return list(dict.fromkeys(given)) if given is not None else registry.names()

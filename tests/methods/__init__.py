@@ -1,0 +1,1 @@
+"""Tests of methods of circuit discovery and of known circuits."""

@@ -1,0 +1,57 @@
+"""Known circuits are what they say: their edges carry the whole answer, every one carries some, and no other does."""
+
+import numpy as np
+import pytest
+
+import mnemoscope as ms
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.metrics import metrics_for
+from mnemoscope.methods.constructed import EDGES, induction_circuit, other_tokens
+from mnemoscope.models.constructed import induction
+from mnemoscope.systems.k_hop.circuits import doubling_circuit
+from mnemoscope.systems.puzzles import circuits as puzzles
+from mnemoscope.systems.tiny_recall import circuits as tiny_recall
+
+BUILT = {
+    "induction": lambda: induction_circuit("induction", 0.0),
+    **{name: lambda name=name: tiny_recall.known_circuit(name) for name in tiny_recall.PLANTED},
+    **{name: lambda name=name: puzzles.known_circuit(name) for name in puzzles.PLANTED},
+    "hops-doubling": doubling_circuit,
+}
+N = 24
+
+
+def largest_change(patched) -> np.ndarray:
+    """The largest change of the metric by edge, over prompts and both directions."""
+    found = patched.isel(metric=0)
+    noised = abs(found.value.sel(direction="noising") - found.clean).max("prompt")
+    denoised = abs(found.value.sel(direction="denoising") - found.corrupted).max("prompt")
+    return np.maximum(noised, denoised).to_numpy()
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_the_edges_carry_all_of_the_answer_and_no_other_edge_does(name):
+    known = BUILT[name]()
+    pairs = known.pairs(N, 3)
+    assert len(pairs) == N
+    metric = metrics_for(vectors=pairs.clean.has_vectors)[0]
+    setting = ms.analyses.Setting(model=known.model, pairs=pairs, metric=metric)
+    inside = ms.analyses.circuit(setting.edges, known.edges).to_numpy()
+    assert setting.faithfulness(np.stack([inside, ~inside])) == pytest.approx([1, 0], abs=1e-4)
+    change = largest_change(ms.patch_edges(known.model, pairs, metrics=[metric]))
+    assert change[inside].min() > 1e-3 * abs(setting.span)
+    assert change[~inside].max() < 1e-4 * abs(setting.span)
+
+
+def test_circuits_register_under_their_names():
+    names = ms.methods.KNOWN_CIRCUITS.names(["mnemoscope.systems.tiny_recall", "mnemoscope.systems.puzzles"])
+    assert {"induction", "induction-noised", *tiny_recall.PLANTED, *puzzles.PLANTED} <= set(names)
+    assert ms.methods.KNOWN_CIRCUITS.get("palindrome")().name == "palindrome"
+
+
+def test_edges_that_do_not_exist_are_refused():
+    what = {"name": "wrong", "family": "wrong", "source": "", "model": induction(24, 8), "pairs": other_tokens}
+    with pytest.raises(InputError, match="names them; got L5H0 → logits"):
+        ms.methods.KnownCircuit(edges=frozenset({*EDGES, "L5H0 → logits"}), **what)
+    with pytest.raises(InputError, match="got none"):
+        ms.methods.KnownCircuit(edges=frozenset(), **what)
