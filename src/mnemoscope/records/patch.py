@@ -94,7 +94,7 @@ def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """A heatmap for each skill and direction, a figure a metric."""
     found = name_by_skill("patch", measured.results)
     titles, audits = _metric_titles(measured), audits_of(measured.results)
-    marked = " Crosses: confirmed by the audit; rings: found, not confirmed." if audits else ""
+    marked = " Ticks: confirmed by the audit; rings: found, not confirmed." if audits else ""
     shown = [
         (f"{title}, mean over seeds.{marked}", ms.report.patching_figure(found, metric, audits))
         for metric, title in titles.items()

@@ -197,7 +197,7 @@ def patching_figure(
     effects: Mapping[str, xr.Dataset], metric: str, audits: Mapping[str, xr.Dataset] | None = None
 ) -> go.Figure:
     """A heatmap for each skill and direction of `analyses.effects`, mean over seeds; the sweep's last axis runs along
-    x. Cells that `audits` by skill confirm in most seeds get a cross, others that are found there a ring.
+    x. Cells that `audits` by skill confirm in most seeds get a tick, others that are found there a ring.
     """
     panels = {
         f"{skill}: {WORDS[direction]}": _mean(ratio.sel(metric=metric, drop=True)).transpose(*_axes(ratio))
@@ -209,7 +209,7 @@ def patching_figure(
         if audit is not None:
             at = audit.sel(direction=direction, metric=metric)
             sure, found = (_mean(at[name]).transpose(*_axes(ratio)).values > 0.5 for name in ("confirmed", "found"))
-            add_marks(figure, number, {"x-thin": sure, "circle-open": found & ~sure})
+            add_marks(figure, number, {"✓": sure, "○": found & ~sure})
     return figure
 
 

@@ -172,21 +172,13 @@ def heatmaps(
 
 
 def add_marks(figure: go.Figure, panel: int, marked: Mapping[str, Bool[np.ndarray, "..."]]) -> None:
-    """Put markers, by plotly's name of the symbol, on cells of a panel of `heatmaps`, in the shape of its array."""
+    """Put signs on cells of a panel of `heatmaps`, in the shape of its array: behind the number, if cells have one."""
     heat: Any = [trace for trace in figure.data if isinstance(trace, go.Heatmap)][panel]
-    for symbol, where in marked.items():
-        rows, columns = np.nonzero(where.reshape(len(heat.y), len(heat.x)))
-        if len(rows):
-            figure.add_scatter(
-                x=[heat.x[column] for column in columns],
-                y=[heat.y[row] for row in rows],
-                xaxis=heat.xaxis,
-                yaxis=heat.yaxis,
-                mode="markers",
-                marker={"symbol": symbol, "size": 24, "color": "#1d2433", "line": {"width": 1, "color": "#1d2433"}},
-                hoverinfo="skip",
-                showlegend=False,
-            )
+    texts = [[""] * len(heat.x) for _ in heat.y] if heat.text is None else [list(row) for row in heat.text]
+    for sign, where in marked.items():
+        for row, column in np.argwhere(where.reshape(len(heat.y), len(heat.x))):
+            texts[row][column] = f"{texts[row][column]} {sign}".strip()
+    heat.update(text=texts, texttemplate="%{text}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

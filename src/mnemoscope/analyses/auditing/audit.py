@@ -83,7 +83,7 @@ def audit(
 
     >>> found = ms.audit(ms.patch(model, pairs, kind="z", over=("layer", "head")))
     >>> found.confirmed.sel(direction="noising", metric="logit_diff").values.tolist()
-    [[False, True]]
+    [[True, True]]
     """
     return audit_together(
         {"": result},
