@@ -228,7 +228,7 @@ WITH_JOBS = [name for name, command in COMMANDS.items() if "jobs" in get_type_hi
 
 @pytest.mark.parametrize("command", WITH_JOBS)
 def test_every_command_explains_and_refuses_numbers_of_jobs_alike(command, capsys):
-    n_words = {"train": 0, "reproduce": 0, "claims run": 0, "compare": 2}.get(command, 1)
+    n_words = {"train": 0, "reproduce": 0, "claims run": 0, "methods": 0, "compare": 2}.get(command, 1)
     where = ["nowhere"] * n_words
     with pytest.raises(SystemExit) as end:
         main([*command.split(), *where, "--jobs", "-1"])

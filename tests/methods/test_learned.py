@@ -35,6 +35,7 @@ def test_gradients_are_those_of_small_changes():
     runs, n = MixedRuns(setting=setting), len(setting.pairs)
     shares = torch.full((n, len(setting.edges)), 0.5, requires_grad=True)
     runs.divergence(shares, runs.written[1], torch.arange(n)).sum().backward()
+    assert shares.grad is not None
     moved = torch.full((2, n, len(setting.edges)), 0.5)
     moved[0, :, 3] += 1e-2
     moved[1, :, 3] -= 1e-2

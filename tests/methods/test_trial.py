@@ -52,6 +52,7 @@ def test_results_are_kept_and_taken_again(tried, monkeypatch):
 def test_a_result_of_other_options_is_measured_anew(tried):
     _, store = tried
     piece = trial.Piece(name="induction", methods=tuple(METHODS), n=6, n_draws=2, seed=0, kept=store / "induction.nc")
+    assert piece.kept is not None
     assert piece.read() is not None
     assert trial.Piece(name="induction", methods=tuple(METHODS), n=7, n_draws=2, seed=0, kept=piece.kept).read() is None
     piece.kept.write_bytes(piece.kept.read_bytes()[:200])

@@ -49,7 +49,7 @@ def precision_and_recall(chosen: Bool[np.ndarray, " edge"], truth: Bool[np.ndarr
     return hits / chosen.sum() if chosen.any() else np.nan, hits / truth.sum()
 
 
-def areas(shares: Sequence[float], faithfulness: Float[np.ndarray, " size"]) -> tuple[float, float]:
+def areas(shares: Sequence[float], faithfulness: Sequence[float] | Float[np.ndarray, " size"]) -> tuple[float, float]:
     """CPR and CMD of faithfulness at ascending shares of edges.
 
     >>> ms.methods.areas((0, 0.5, 1), [0, 1, 1])

@@ -192,8 +192,9 @@ def finding(summary: xr.Dataset) -> str:
     means = auroc.sel(bound="mean").where(summary.n_families == summary.attrs["n_families"])
     if not bool(means.notnull().any()):
         return ""
-    best = str(means.finder.values[int(means.argmax("finder"))])
-    text = f"Of the methods that take every circuit {best} ranks true edges best (AUROC {float(means.max()):.2f})."
+    best = means.finder.values[(means > means.max() - 0.005).values]
+    ranks = f"{best[0]} ranks" if len(best) == 1 else f"{', '.join(best[:-1])} and {best[-1]} rank"
+    text = f"Of the methods that take every circuit {ranks} true edges best (AUROC {float(means.max()):.2f})."
     if "over_random" not in summary or bool(summary.over_random.sel(bound="low").isnull().all()):
         return text
     low = summary.over_random.sel(bound="low", ranking="absolute")

@@ -151,7 +151,7 @@ class Piece:
     @property
     def stamp(self) -> str:
         """A word for all that the result depends on: options, and the source of methods, circuit and measures."""
-        functions = (KNOWN_CIRCUITS.get(self.name), *map(METHODS.get, self.methods), try_circuit)
+        functions = (KNOWN_CIRCUITS.get(self.name), *map(METHODS.get, self.methods), try_circuit, score_edges, areas)
         options = (self.name, self.methods, self.n, self.n_draws, self.seed, instrument())
         return text_digest(repr((*options, *map(source_digest, functions))))
 
