@@ -293,7 +293,7 @@ def _core_words(each: xr.Dataset) -> str:
     inside = ((at_once.core == 1) & known).sum("seed") > known.sum("seed") / 2
     names = [str(name) for name in each.edge.values[inside.values]]
     least = f"{each.attrs['core']:.0%}".replace("%", " %")
-    shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+    shown = ", ".join(names[:6]) + (f" and {len(names) - 6} others" if len(names) > 6 else "")
     return f"In {least} of circuits stay {shown or 'no edges'}."
 
 
