@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import HookedModel, without_hooks
+from mnemoscope.core.protocols import HookedModel, evaluation_mode, without_hooks
 from mnemoscope.core.runtime import memoize
 from mnemoscope.core.site import Kind, Site
 from mnemoscope.interventions.comparison import DoesNotApplyError
@@ -163,7 +163,8 @@ class _HooksAtOnce:
                 activation = activation if new is None else new
             return activation
 
-        return self._model.run_with_hooks(tokens, fwd_hooks=[({*dict(fwd_hooks)}.__contains__, act)])
+        with evaluation_mode(self._model):
+            return self._model.run_with_hooks(tokens, fwd_hooks=[({*dict(fwd_hooks)}.__contains__, act)])
 
 
 def _tokens(model: HookedModel, offset: int) -> Tensor:
