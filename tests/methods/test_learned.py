@@ -9,7 +9,6 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL
 from mnemoscope.interventions import circuit_runs
 from mnemoscope.methods.learned import MixedRuns
-from mnemoscope.systems.puzzles.circuits import known_circuit
 from tests.analyses.discovery.settings import arbitrary, shared_keys
 
 SETTINGS = {
@@ -53,7 +52,7 @@ def test_models_that_look_both_ways_run_as_their_hooks_do(monkeypatch):
 
 def test_a_part_that_writes_a_constant_costs_nothing():
     """L0H1 of the sorted list looks for the next value and writes nothing."""
-    known = known_circuit("sorted-list-one-head")
+    known = ms.methods.KNOWN_CIRCUITS.get("sorted-list-one-head")()
     setting = ms.analyses.Setting(model=known.model, pairs=known.pairs(8, 0))
     found = ms.methods.score_edges("optimal-ablation", setting)
     assert found.sel(edge="L0H1 → logits") == pytest.approx(0, abs=1e-5)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mnemoscope.methods.constructed import induction_circuit
+from mnemoscope.methods import KNOWN_CIRCUITS
 from mnemoscope.methods.measures import (
     SHARES,
     areas,
@@ -47,7 +47,7 @@ def test_areas_by_hand():
 
 @pytest.fixture(scope="module")
 def setting():
-    known = induction_circuit("induction", 0.0)
+    known = KNOWN_CIRCUITS.get("induction")()
     return _setting(known, known.pairs(8, 0))
 
 
@@ -64,6 +64,6 @@ def test_circuits_have_the_sizes_of_the_benchmark(setting):
 
 def test_the_protocol_of_the_benchmark_is_no_plain_auroc(setting):
     """A perfect ranking falls short of one, since its points are few and start after the first edge."""
-    truth = np.array([str(edge) in induction_circuit("induction", 0.0).edges for edge in setting.edges])
+    truth = np.array([str(edge) in KNOWN_CIRCUITS.get("induction")().edges for edge in setting.edges])
     assert auroc(truth.astype(float), truth) == 1
     assert 0.9 < protocol_auroc(setting, truth.astype(float), truth) < 1

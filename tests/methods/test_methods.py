@@ -8,11 +8,10 @@ import xarray as xr
 
 import mnemoscope as ms
 from mnemoscope.core.errors import InputError
-from mnemoscope.methods.constructed import induction_circuit
+from mnemoscope.methods import KNOWN_CIRCUITS
 from mnemoscope.methods.method import METHODS, describe
 from mnemoscope.methods.searches import _gains, random_scores
 from mnemoscope.methods.trial import _setting
-from mnemoscope.systems.tiny_recall.circuits import known_circuit
 
 FIND_PARTS = {"activation-patching", "activation-patching-denoising", "attribution-patching", "information-flow"}
 NEAR = {"optimal-ablation", "edge-ablation-zero"}
@@ -28,7 +27,7 @@ def _timed(name):
 
 @pytest.fixture(scope="module")
 def known():
-    return induction_circuit("induction", 0.0)
+    return KNOWN_CIRCUITS.get("induction")()
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +54,11 @@ def test_methods_that_look_at_parts_or_at_one_prompt_come_near(name, known, sett
 
 
 def test_minimal_circuits_are_counted_in_small_models():
-    small = known_circuit("recall-place")
+    small = KNOWN_CIRCUITS.get("recall-place")()
     setting = _setting(small, small.pairs(12, 0))
     found = ms.methods.score_edges("minimal-circuits", setting)
     assert (found.to_numpy() == truth(small, setting)).all()
-    large = induction_circuit("induction", 0.0)
+    large = KNOWN_CIRCUITS.get("induction")()
     with pytest.raises(InputError, match="at most 16 edges"):
         ms.methods.score_edges("minimal-circuits", _setting(large, large.pairs(4, 0)))
 
@@ -72,7 +71,7 @@ def test_random_scores_find_nothing(known, setting):
 
 def test_edges_that_work_against_the_answer_are_negative():
     """The head that rules the recalled value out lowers the answer."""
-    small = known_circuit("recall-value")
+    small = KNOWN_CIRCUITS.get("recall-value")()
     setting = _setting(small, small.pairs(12, 0))
     for name in ("edge-patching", "eap", "edge-shapley", "eap-ig-inputs"):
         found = ms.methods.score_edges(name, setting)

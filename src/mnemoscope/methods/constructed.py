@@ -7,7 +7,7 @@ import torch
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
-from mnemoscope.methods.known import KNOWN_CIRCUITS, KnownCircuit
+from mnemoscope.methods.known import plant_circuit
 from mnemoscope.models.constructed import induction
 
 N_TOKENS, N_CTX = 24, 8
@@ -34,17 +34,12 @@ def _shown_again(n: int, seed: int, side: str) -> Batch:
     return Batch(inputs=inputs, targets=targets, scored=(torch.arange(N_CTX) == N_CTX - 1).expand(n, -1))
 
 
-def induction_circuit(name: str, noise: float, seed: int = 0) -> KnownCircuit:
-    """The induction circuit with normal noise on the weights of all heads."""
-    return KnownCircuit(
-        name=name,
+for _name, _noise in (("induction", 0.0), ("induction-noised", 0.03)):
+    plant_circuit(
+        _name,
         family="induction",
         source=SOURCE,
-        model=induction(N_TOKENS, N_CTX, noise=noise, seed=seed),
+        make=partial(induction, N_TOKENS, N_CTX, noise=_noise, seed=0),
         pairs=other_tokens,
         edges=EDGES,
     )
-
-
-for _name, _noise in (("induction", 0.0), ("induction-noised", 0.03)):
-    KNOWN_CIRCUITS.add(_name, partial(induction_circuit, _name, _noise))

@@ -1,6 +1,6 @@
 """Models whose circuit is known by construction: the ground truth for methods that look for circuits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from mnemoscope.core.errors import InputError
@@ -46,3 +46,22 @@ class KnownCircuit:
 
 KNOWN_CIRCUITS: Registry[Callable[[], KnownCircuit]] = Registry("known circuit", "circuits")
 """Functions that build a known circuit, by its name; guests add theirs in a module `circuits`."""
+
+
+def plant_circuit(
+    name: str,
+    *,
+    family: str,
+    source: str,
+    make: Callable[[], HookedModel],
+    pairs: Callable[[int, int], PromptPairs],
+    edges: Iterable[str],
+) -> None:
+    """Register a hand-set model and its edges as a known circuit; the model is built when the circuit is."""
+
+    def build() -> KnownCircuit:
+        return KnownCircuit(
+            name=name, family=family, source=source, model=make(), pairs=pairs, edges=frozenset(edges)
+        )  # fmt: skip
+
+    KNOWN_CIRCUITS.add(name, build)
