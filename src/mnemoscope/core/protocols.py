@@ -366,7 +366,7 @@ def is_hooked(model: HookedModel) -> bool:
 
 
 @contextmanager
-def evaluation_mode(model: HookedModel | nn.Module) -> Iterator[None]:
+def evaluation_mode(model: object) -> Iterator[None]:
     """Put a model in evaluation mode, and every module back afterwards, also after an exception.
 
     Every run of a measured model goes through it: by `unembedding`, by `intervened`, or by itself. A model that is no
