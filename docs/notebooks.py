@@ -21,6 +21,7 @@ PLACE = HERE / "notebooks"
 PAGES = (
     "getting_started",
     "take_apart",
+    "heat_map_to_claim",
     "your_own_model",
     "write_a_task",
     "language_models",

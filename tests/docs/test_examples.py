@@ -21,6 +21,7 @@ from mnemoscope.models.run import open_run
 from mnemoscope.systems.tiny_recall.constructed import shared_store
 from mnemoscope.training.loop import train
 from tests.support import seeded
+from tests.systems.on_trial import trouble, verdict
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLES = DOCS / "examples"
@@ -151,6 +152,26 @@ def test_a_hook_based_analysis_of_one_s_own_in_thirty_lines():
     fresh = task.sample(200, split="test", generator=seeded())
     fresh = fresh.select(~fresh.latents["is_repeat"])
     assert (place(shared_store(), fresh, "source_pos") == 0).all()  # no such place, nothing is knocked out
+
+
+def test_the_claim_of_the_tutorial_can_be_met_and_missed(monkeypatch):
+    """A head that stores all values meets it, two heads that do the same work meet the rival, a head at .8 neither."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    CLAIMS.names()  # the built-in ones are there before
+    with mock.patch.dict(CLAIMS._items):
+        example = importlib.import_module("one_head_carries")
+    sys.modules.pop("one_head_carries")
+    claim, rival = example.CLAIM, example.RIVAL
+    assert trouble(claim) is None
+    assert trouble(rival) is None
+    one, twins = (example.BY_HAND[name](0)["v3"] for name in ("one stores", "twins"))
+    assert verdict(claim, example.measure(one)).outcome == "SUPPORTED"
+    assert verdict(rival, example.measure(one)).outcome == "REFUTED"
+    assert verdict(claim, example.measure(twins)).outcome == "NOT_APPLICABLE"  # they do not recall
+    shared = {"gate": 1.0, "chosen": 0.5, "second": 0.5, "effect": 0.5}
+    assert verdict(claim, shared).outcome == "REFUTED"
+    assert verdict(rival, shared).outcome == "SUPPORTED"
+    assert verdict(claim, shared | {"effect": 0.8}).outcome == "INCONCLUSIVE"
 
 
 def test_the_test_of_the_example_claim_passes(monkeypatch):
