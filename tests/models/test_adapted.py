@@ -135,7 +135,7 @@ def test_gradients_at_points_equal_plain_ones(way):
 @pytest.mark.parametrize(
     ("what", "missing"),
     [
-        (lambda model, pairs: ms.patch(model, pairs, kind="z", over=("layer",)), "blocks.0.attn.hook_z"),
+        (lambda model, pairs: ms.patch(model, pairs, kind="z", over=("layer",)), "the model has no z"),
         (lambda model, pairs: ms.analyses.patterns(model, pairs.clean), "blocks.0.attn.hook_pattern"),
         (lambda model, pairs: model.run_with_hooks(pairs.clean.inputs, fwd_hooks=[("hook_mid", print)]), "hook_mid"),
         (lambda model, pairs: model.W_U, "W_U"),

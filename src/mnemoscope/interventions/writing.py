@@ -34,15 +34,16 @@ _MIDDLE = re.compile(r"blocks\.(\d+)\.hook_resid_mid")
 def check_written(model: HookedModel, kind: Kind, layers: Collection[int | None]) -> None:
     """Refuse to write activations that the model does not use.
 
-    `result` is written in the attention's output; the layer of embeddings is None. Refuses NaN in the logits too.
+    `result` is written in the attention's output; the layer of embeddings is None. Refuses NaN in the logits too. A
+    hook point that does not exist is left to whoever writes there.
     """
     kind = "attn_out" if kind == "result" else kind
     if is_classic(model):
         return
     wrong = {*layers}.difference(*_reached(model, kind))
     for layer in layers:
-        if layer in wrong:
-            site = Site(kind=kind, layer=layer)
+        site = Site(kind=kind, layer=layer)
+        if layer in wrong and site.hook in model.hook_dict:
             raise InputError(
                 f"this {type(model).__name__} does not go on with what a hook returns at site {site} ({site.hook}), as "
                 "trying it has shown; take another site, or load the same weights as a HookedTransformer"
