@@ -52,6 +52,7 @@ def run_script(folder, body: str, end: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.drawn(1)
 @each_body
 def test_a_script_without_a_guard_gets_one_error_with_the_way_out(tmp_path, body):
     done = run_script(tmp_path, body, "\nwork()\n")
@@ -64,6 +65,7 @@ def test_a_script_without_a_guard_gets_one_error_with_the_way_out(tmp_path, body
     assert "finished" not in done.stdout
 
 
+@pytest.mark.drawn(1)
 @each_body
 def test_a_script_with_a_guard_works(tmp_path, body):
     done = run_script(tmp_path, body, '\nif __name__ == "__main__":\n    work()\n')

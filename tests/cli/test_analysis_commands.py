@@ -68,6 +68,7 @@ def test_arrays_tables_and_a_page(command, two_seeds, sent, tmp_path, capsys):
     assert len(sent) == 2
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.thorough
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_two_processes_write_the_same(command, two_seeds, tmp_path):

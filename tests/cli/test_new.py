@@ -17,6 +17,7 @@ TRIED = {
 """A short command with each."""
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", TRIED)
 def test_what_is_written_works_with_its_test_and_its_command(kind, tmp_path, capsys):

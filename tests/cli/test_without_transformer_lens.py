@@ -43,6 +43,7 @@ def test_training_and_the_first_look_do(tmp_path):
     runs(tmp_path, *TRAIN, f"ablate {RUN}")
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.thorough
 @pytest.mark.parametrize("command", LOOKS)
 def test_every_look_at_a_run_does(tmp_path, command):

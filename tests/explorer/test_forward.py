@@ -193,6 +193,7 @@ MODELS = {
 }
 
 
+@pytest.mark.drawn(4)
 @needs_chromium
 @pytest.mark.parametrize(
     "name",

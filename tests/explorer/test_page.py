@@ -274,6 +274,7 @@ def test_a_damaged_page_says_so_in_one_line(html, tmp_path, damage):
     assert 'class="panel' not in document
 
 
+@pytest.mark.drawn(1)
 @needs_chromium
 @pytest.mark.thorough
 @pytest.mark.parametrize("label", ["v3-quick", "birth-2-layers-quick", "facts-softmax-quick", "memories-all-quick"])

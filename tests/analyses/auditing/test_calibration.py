@@ -21,6 +21,7 @@ def share_with_discoveries(audits):
     return np.mean([bool(audit.found.any()) for audit in audits])
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("adjust", ["bh", "by"])
 @pytest.mark.parametrize("n", [16, 48])
 def test_sets_without_an_effect_have_no_more_discoveries_than_the_rate(n, adjust):
