@@ -91,18 +91,22 @@ class FirstUnique(BaseTask):
 
     def once(self, inputs: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch pos letter"]:
         """True for the letters that stood once so far."""
-        return torch.nn.functional.one_hot(inputs, self.d_vocab)[..., : self.none].cumsum(1) == 1
+        return self._stands(inputs).cumsum(1, dtype=torch.int16) == 1
 
     def first_place(self, inputs: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch letter"]:
         """The position at which each letter first stands; the length of the sequence where it does not."""
-        stands = inputs[..., None] == torch.arange(self.n_letters, device=inputs.device)
-        return torch.where(stands.any(1), stands.int().argmax(1), inputs.shape[1])
+        places = torch.arange(inputs.shape[1], device=inputs.device, dtype=torch.int16)[:, None]
+        return torch.where(self._stands(inputs), places, inputs.shape[1]).amin(1).long()
+
+    def _stands(self, inputs: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch pos letter"]:
+        """True for the letter of each position."""
+        return inputs[..., None] == torch.arange(self.n_letters, device=inputs.device)
 
     def first_once(self, inputs: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
         """The answer at every position."""
-        once = self.once(inputs)
-        place = torch.where(once, self.first_place(inputs)[:, None], inputs.shape[1])
-        return torch.where(once.any(-1), place.argmin(-1), self.none)
+        first = self.first_place(inputs).to(torch.int16)[:, None]
+        place = torch.where(self.once(inputs), first, inputs.shape[1]).amin(-1)  # of distinct letters distinct
+        return torch.nn.functional.pad(inputs, (0, 1), value=self.none).gather(1, place.long())
 
     def latents(self, batch: Batch) -> dict[str, Tensor]:
         """Facts that follow from the letters.
