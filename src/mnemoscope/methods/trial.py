@@ -7,7 +7,6 @@ circuit are kept in a file of its own, so that an interrupted trial goes on wher
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
@@ -36,6 +35,7 @@ from mnemoscope.methods.measures import (
     protocol_auroc,
 )
 from mnemoscope.methods.method import score_edges
+from mnemoscope.models.files import write_atomically
 from mnemoscope.run.executor import analyse_many
 
 RANKINGS = ("absolute", "signed")
@@ -174,10 +174,8 @@ def measure_piece(piece: Piece) -> xr.Dataset:
         found = try_circuit(known, piece.methods, n=piece.n, n_draws=piece.n_draws, seed=piece.seed)
         found = found.assign_attrs(stamp=piece.stamp)
         if piece.kept is not None:
-            piece.kept.parent.mkdir(parents=True, exist_ok=True)
-            with TemporaryDirectory(dir=piece.kept.parent) as place:
-                found.to_netcdf(whole := Path(place) / "result.nc", engine="h5netcdf")
-                whole.replace(piece.kept)
+            content = found.to_netcdf(engine="h5netcdf")
+            write_atomically(piece.kept, bytes(content), shared=True)  # pyright: ignore[reportArgumentType]
     return found
 
 
