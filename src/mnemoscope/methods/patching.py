@@ -20,7 +20,7 @@ import xarray as xr
 
 from mnemoscope.analyses.discovery.setting import Part, Setting, label_edges
 from mnemoscope.analyses.estimates import attribute_edges, estimate, integrate_edges
-from mnemoscope.analyses.patching import patch, patch_edges
+from mnemoscope.analyses.patching import moved, patch, patch_edges
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edge_states import EdgeReplacement, record_writers
 from mnemoscope.interventions.graph import parts_of_reader, writers
@@ -31,8 +31,7 @@ from mnemoscope.methods.method import METHODS, register
 def added(result: xr.Dataset) -> xr.DataArray:
     """The addition of clean values to the metric by cell, mean over prompts; results of one metric and direction."""
     at = result.isel(metric=0, direction=0)
-    moved = at.clean - at.value if at.direction == "noising" else at.value - at.corrupted
-    return moved.mean("prompt") * (1 if at.higher_is == "better" else -1)
+    return moved(at).mean("prompt") * (1 if at.higher_is == "better" else -1)
 
 
 def edges_patched(

@@ -15,6 +15,7 @@ from jaxtyping import Bool
 from mnemoscope.analyses.discovery.searches import greedy, top_n
 from mnemoscope.analyses.discovery.setting import Setting, label_edges
 from mnemoscope.analyses.estimates import attribute_edges, integrate_edges
+from mnemoscope.analyses.patching import moved
 from mnemoscope.core.metrics import ACCURACY
 
 GREEDY, BY_EFFECT, BY_EAP, BY_EAP_IG = "greedy", "top n by effect", "top n by EAP", "top n by EAP-IG"
@@ -93,7 +94,7 @@ def _question(setting: Setting) -> dict:
 
 
 def _mean_loss(found: xr.Dataset) -> xr.DataArray:
-    return (found.clean - found.value).mean("prompt").squeeze(drop=True)
+    return moved(found).mean("prompt").squeeze(drop=True)
 
 
 def estimates_fit(setting: Setting) -> bool:
