@@ -38,14 +38,19 @@ class Readings:
         self, prediction: Float[np.ndarray, "*shape"], label: Float[np.ndarray, "*shape"]
     ) -> Float[np.ndarray, "*shape"]:
         """1 for the right class and 0 for another; of numbers minus the squared error."""
-        return -np.square(prediction - label) if self.numbers else (prediction == label).astype(float)
+        return _score(prediction, label, numbers=self.numbers)
+
+
+def _score(prediction: Any, label: Any, *, numbers: bool) -> Any:
+    """The score of readings, arrays with labels or without."""
+    return -((prediction - label) ** 2) if numbers else 1.0 * (prediction == label)
 
 
 def probe_scores_by_prompt(result: xr.Dataset | xr.DataArray) -> xr.DataArray | None:
     """The score of every reading of probes, NaN where a prompt is not read; None where the result is of no probes."""
     if not isinstance(result, xr.Dataset) or "prediction" not in result:
         return None
-    right = -((result.prediction - result.label) ** 2) if "r2" in result else 1.0 * (result.prediction == result.label)
+    right = _score(result.prediction, result.label, numbers="r2" in result)
     return right.where(result.prediction.notnull()).transpose(..., "prompt").rename("score")
 
 
