@@ -133,7 +133,7 @@ class Attention:
             q, k, v = F.linear(normed, self.w_qkv, self.b_qkv).split((n_q, n_kv, n_kv), -1)
         else:
             of_queries, of_others = self._split_projections
-            q = F.linear(normed if queries is None else normed[..., queries, :], *of_queries)
+            q = F.linear(normed if queries is None else select_positions(normed, queries, -2), *of_queries)
             k, v = F.linear(normed, *of_others).split((n_kv, n_kv), -1)
         return self.heads(q), self.heads(k), self.heads(v)
 
@@ -264,6 +264,11 @@ def visible_keys(
     return mask if padding is None else mask & ~padding[:, None, None]
 
 
+def select_positions(x: Tensor, positions: Int[Tensor, " some"], dim: int) -> Tensor:
+    """An activation at ascending positions along an axis; itself where these are all, which saves copying it twice."""
+    return x if len(positions) == x.shape[dim] else x.index_select(dim, positions)
+
+
 def join_past(
     past: Float[Tensor, "prompt head_index pos d_head"], own: Float[Tensor, "*cell prompt head_index suffix d_head"]
 ) -> Float[Tensor, "*cell prompt head_index pos d_head"]:
@@ -358,7 +363,7 @@ class OutputPlaces:
 
     def pick(self, x: Float[Tensor, "batch pos *rest"]) -> Float[Tensor, "*read_rest"]:
         """Pick these places from an activation at all positions."""
-        return x[:, self.columns] if self.where is None else x[self.where]
+        return select_positions(x, self.columns, 1) if self.where is None else x[self.where]
 
     def pick_from_columns(self, x: Float[Tensor, "batch read *rest"]) -> Float[Tensor, "*read_rest"]:
         """Pick these places from an activation at `columns` only."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.specification import ModelSpec, Recipe
 from mnemoscope.engine.architecture import transformer_from_spec
-from mnemoscope.engine.block import OutputPlaces
+from mnemoscope.engine.block import OutputPlaces, select_positions
 from mnemoscope.training.schedule import Examples
 
 Loss = Callable[[Tensor, Batch], Tensor]
@@ -63,7 +63,8 @@ class Learner:
         def run_loss(outputs: Tensor, inputs: Tensor, targets: Tensor, scored: Tensor) -> Tensor:
             return loss(outputs, Batch(inputs=inputs, targets=targets, scored=scored))
 
-        outputs, seen = self._forward(examples.inputs, positions), [part[:, :, positions] for part in examples]
+        outputs = self._forward(examples.inputs, positions)
+        seen = [select_positions(part, positions, 2) for part in examples]
         if self._n > 1 and self._mapped is None:
             self._mapped = _has_batching_rule(run_loss, outputs, *seen)
         if self._mapped:
