@@ -18,7 +18,7 @@ def untrained():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("id", ["G1", "G2", "G3", "G4", "G5", "G6"])
+@pytest.mark.parametrize("id", ["G1", "G2", "G2-lead", "G3", "G4", "G5", "G6"])
 def test_every_question_has_all_effects_and_a_gate(id, untrained):
     claim = CLAIMS.get(id)
     assert claim.measure is not None

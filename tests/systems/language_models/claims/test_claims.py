@@ -6,7 +6,7 @@ import pytest
 from mnemoscope.claims.claim import CLAIMS, GATE
 from tests.systems.on_trial import trouble, verdict
 
-IDS = ["G1", "G2", "G3", "G4", "G5", "G6"]
+IDS = ["G1", "G2", "G2-lead", "G3", "G4", "G5", "G6"]
 ALL = [one for id in IDS for claim in [CLAIMS.get(id)] for one in (claim, *claim.rivals)]
 
 
