@@ -2,7 +2,8 @@
 
 With TYPECHECK annotations and shapes of the package are checked at every call; EXAMPLES is how often hypothesis draws.
 With QUICK tests that are marked `full` are left out, and of every other test CASES cases are run, drawn by SEED. With
-REST it is all that QUICK leaves out with this SEED. With DRAW n cases of a test that is marked `drawn(n)` are run.
+REST it is all that QUICK leaves out with this SEED. With DRAW n cases of a test that is marked `drawn(n)` are run, or of a group of tests
+that are marked `drawn(n, of=its name)`.
 The package is imported inside the fixtures, and torch as well: pytest-xdist's controller reads this file too, the
 processes that run the tests start after that, and TransformerLens takes ten seconds.
 """
@@ -57,7 +58,7 @@ def pytest_collection_modifyitems(config, items) -> None:
     cases: dict[str, list] = defaultdict(list)
     for item in items:
         if DRAW or not item.get_closest_marker("full"):
-            cases[item.nodeid.partition("[")[0]].append(item)
+            cases[_group(item)].append(item)
     kept: set[str] = set()
     for name, those in cases.items():
         n = _n_drawn(those[0], len(those))
@@ -65,6 +66,12 @@ def pytest_collection_modifyitems(config, items) -> None:
     left_out = [item for item in items if (item.nodeid in kept) == REST]
     items[:] = [item for item in items if (item.nodeid in kept) != REST]
     config.hook.pytest_deselected(items=left_out)
+
+
+def _group(item) -> str:
+    """Name of the test that an item is a case of, or of the group of tests from which cases are drawn together."""
+    found = item.get_closest_marker("drawn") if DRAW else None
+    return (found and found.kwargs.get("of")) or item.nodeid.partition("[")[0]
 
 
 def _n_drawn(item, n_cases: int) -> int:

@@ -29,6 +29,12 @@ def test_cheap_product(n): ...
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize("n", range(20))
 def test_vast_product(n): ...
+
+@pytest.mark.drawn(1, of="pair")
+def test_first_of_pair(): ...
+
+@pytest.mark.drawn(1, of="pair")
+def test_second_of_pair(): ...
 """
 
 
@@ -75,4 +81,5 @@ def test_a_seed_repeats_a_sample_and_another_draws_another(items, monkeypatch):
 def test_cases_are_drawn_of_marked_tests_only(items, monkeypatch):
     names = kept(items, monkeypatch, quick=False, draw=True)
     assert sum(name.startswith("test_vast") for name in names) == 3
-    assert len(names) == 82 - 17
+    assert sum(name.endswith("of_pair") for name in names) == 1
+    assert len(names) == 84 - 17 - 1

@@ -28,6 +28,8 @@ from mnemoscope.run.executor import WorkersDiedError, analyse_many, client, trai
 from mnemoscope.run.sweep import search_sweep
 from tests.support import small_spec
 
+FAULTS = pytest.mark.drawn(4, of="faults of workers")
+"""Eight tests of half a minute each."""
 LONG = {"recipe.n_steps": 400, "recipe.batch_size": 128}
 IN_PROCESS = """
 class: distributed.LocalCluster
@@ -218,6 +220,7 @@ def test_a_worker_that_does_not_see_a_file_says_so(tmp_path):
 # ---- worker processes
 
 
+@FAULTS
 @pytest.mark.thorough
 @pytest.mark.usefixtures("two_workers")
 def test_worker_processes_train_what_this_process_trains(tmp_path):
@@ -230,6 +233,7 @@ def test_worker_processes_train_what_this_process_trains(tmp_path):
     assert list(analyse_many(there, seed_of)) == [0, 1, 2]
 
 
+@FAULTS
 @pytest.mark.thorough
 @pytest.mark.usefixtures("two_workers")
 def test_a_search_goes_through_the_same_runs(tmp_path, monkeypatch):
@@ -257,6 +261,7 @@ def worker_at_work() -> int:
     return pids[busy[0]]
 
 
+@FAULTS
 @pytest.mark.thorough
 @pytest.mark.usefixtures("two_workers")
 def test_a_worker_killed_in_a_training_is_replaced(tmp_path):
@@ -278,6 +283,7 @@ def end_process(number: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@FAULTS
 @pytest.mark.thorough
 @pytest.mark.usefixtures("two_workers")
 def test_what_kills_every_worker_is_told(tmp_path):
@@ -285,6 +291,7 @@ def test_what_kills_every_worker_is_told(tmp_path):
         list(analyse_many([0], end_process))
 
 
+@FAULTS
 @pytest.mark.thorough
 def test_a_stopped_worker_counts_as_dead_in_time():
     import dask
@@ -319,6 +326,7 @@ def allow_files_of(n_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
+@FAULTS
 @pytest.mark.thorough
 @pytest.mark.usefixtures("two_workers")
 def test_a_full_disk_ends_the_command_in_a_line_and_the_same_command_continues(tmp_path):
@@ -374,6 +382,7 @@ def processes():
         process.wait()
 
 
+@FAULTS
 @pytest.mark.thorough
 def test_a_lost_scheduler_ends_the_command_in_a_line_and_the_same_command_continues(tmp_path, processes):
     scheduler = processes.scheduler()
@@ -394,6 +403,7 @@ def test_a_lost_scheduler_ends_the_command_in_a_line_and_the_same_command_contin
     assert list(map(everything, there)) == list(map(everything, here))
 
 
+@FAULTS
 @pytest.mark.thorough
 def test_a_scheduler_that_comes_back_is_asked_again(tmp_path, processes):
     scheduler = processes.scheduler()
