@@ -2,8 +2,9 @@
 
 With TYPECHECK annotations and shapes of the package are checked at every call; EXAMPLES is how often hypothesis draws.
 With QUICK tests that are marked `full` are left out, and of every other test CASES cases are run, drawn by SEED. With
-REST it is all that QUICK leaves out with this SEED. With DRAW n cases of a test that is marked `drawn(n)` are run, or of a group of tests
-that are marked `drawn(n, of=its name)`.
+REST it is all that QUICK leaves out with this SEED. With DRAW n cases of a test that is marked `drawn(n)`
+are run; those of tests that are marked `drawn(n, of=its name)` form one group.
+
 The package is imported inside the fixtures, and torch as well: pytest-xdist's controller reads this file too, the
 processes that run the tests start after that, and TransformerLens takes ten seconds.
 """

@@ -60,7 +60,7 @@ def test_the_quick_lane_keeps_a_sample_and_the_full_lane_everything(items, monke
     assert numbers == {"long": 0, "short": 1, "product": conftest.CASES}
     assert sum(name.startswith("test_costly") for name in names) == 1
     assert sum(name.startswith("test_cheap") for name in names) == 20
-    assert len(kept(items, monkeypatch, quick=False)) == 82
+    assert len(kept(items, monkeypatch, quick=False)) == 84
 
 
 @pytest.mark.full
