@@ -294,14 +294,13 @@ class Clamping:
         return self._parts[clamp]
 
     def held(self, step: int, batches: Callable[[], Sequence[Batch]]) -> Held | None:
-        """The clamps of update number `step` on the batches of some runs, asked for only if there are some; none: None."""
+        """The clamps of update number `step` on the batches of some runs; None, and no batch is made, where none is."""
         found = [(clamp, share) for clamp, share in in_force(self.clamps, step).items() if clamp.kind != "hold"]
         return self.hold(found, batches()) if found else None
 
     def hold(self, shares: Sequence[tuple[Clamp, float]], batches: Sequence[Batch]) -> Held:
         """Clamps on batches, each with the part of its change."""
-        is_weight = {clamp: any(isinstance(place, ParamSite) for place in clamp.places) for clamp, _ in shares}
-        parts = tuple((self.part(clamp), share) for clamp, share in shares if not is_weight[clamp])
+        parts = tuple((self.part(clamp), share) for clamp, share in shares if not clamp.is_at_weights)
         by_run: dict[str, Tensor] = {}
         shared: dict[str, Tensor] = {}
         for number, (part, _) in enumerate(parts):
@@ -315,8 +314,14 @@ class Clamping:
                         self._fixed[key] = shared[f"{number}/{name}"] = values[0][:1].clone()
                     else:
                         by_run[f"{number}/{name}"] = torch.stack(values)
-        at_weights = tuple((clamp, share) for clamp, share in shares if is_weight[clamp])
+        at_weights = tuple((clamp, share) for clamp, share in shares if clamp.is_at_weights)
         return Held(parts=parts, weights=at_weights, by_run=by_run, shared=shared)
+
+    def points(self, clamps: Sequence[Clamp]) -> tuple[str, ...]:
+        """The hook points that clamps of activations change or read, and `logits`."""
+        parts = [self.part(clamp) for clamp in clamps]
+        read = (recorded_hook(site) for part in parts for site in part.reads)
+        return tuple(dict.fromkeys((*(part.point for part in parts), *read)))
 
     def _fixed_value(self, part: Part, name: str, batch: Batch) -> Tensor | None:
         return self._fixed.get((part.clamp, name, batch.inputs.shape[1], batch.inputs.device))
