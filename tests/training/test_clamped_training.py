@@ -35,8 +35,8 @@ TEXTS = (
 )
 
 
-def spec_of(seed: int = 0, texts=TEXTS, **more) -> RunSpec:
-    spec = small_spec(seed=seed, changes={**SHORT, "recipe.clamps": tuple(map(Clamp.read, texts)), **more})
+def spec_of(seed: int = 0, texts=TEXTS, more=None) -> RunSpec:
+    spec = small_spec(seed=seed, changes={**SHORT, "recipe.clamps": tuple(map(Clamp.read, texts)), **(more or {})})
     return replace(spec, task=WithParts(repeat_ratio=0.5).for_seed(seed))
 
 
@@ -131,11 +131,11 @@ def test_a_clamp_that_cannot_work_is_refused(text, message, tmp_path):
 
 
 def test_what_the_architecture_holds_is_not_held_again():
-    held = spec_of(texts=["W_E=hold"], **{"model.embeddings": "frozen"})
+    held = spec_of(texts=["W_E=hold"], more={"model.embeddings": "frozen"})
     with pytest.raises(InputError, match=r"the architecture holds embed.W_E already"):
         check_clamps(held)
 
 
 def test_a_knockout_needs_a_softmax():
     with pytest.raises(InputError, match="needs a softmax, which attention does not have here"):
-        check_clamps(spec_of(texts=["L0H1 scores key 0=knockout"], **{"model.softmax": False}))
+        check_clamps(spec_of(texts=["L0H1 scores key 0=knockout"], more={"model.softmax": False}))

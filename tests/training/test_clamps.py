@@ -25,7 +25,7 @@ N_POS = 9
 def by_hand(params, inputs, edit, weights=lambda name, value: value):
     """The logits, with `edit` called with the name of every activation; written out for one layer after the other."""
     p = {name: weights(name, value) for name, value in params.items()}
-    stream = p["embed.W_E"][inputs] + p["pos_embed.W_pos"][: inputs.shape[1]]
+    stream = edit("embed", p["embed.W_E"][inputs]) + edit("pos_embed", p["pos_embed.W_pos"][: inputs.shape[1]])
     hidden = torch.full((inputs.shape[1],) * 2, -math.inf, dtype=stream.dtype).triu(1)
     for layer in range(SPEC.n_layers):
         at = f"blocks.{layer}.attn."
@@ -160,10 +160,14 @@ def expected(params, batch, edit, weights=lambda name, value: value):
     return loss.detach(), dict(zip(leaves, grads, strict=True))
 
 
-def held_by(text: str, batch: Batch, share: float | None = None):
+def clamping_of(*texts: str) -> Clamping:
+    return Clamping(clamps=tuple(map(Clamp.read, texts)), task=WithParts(), n_heads=2, d_mlp=6)
+
+
+def held_by(text: str, batch: Batch):
+    """The clamp at its own place."""
     clamp = Clamp.read(text)
-    clamping = Clamping(clamps=(clamp,), task=WithParts(), n_heads=2, d_mlp=6)
-    return clamping.hold([(clamp, clamp.share(0) if share is None else share)], [batch])
+    return clamping_of(text).hold([(clamp, clamp.share(0))], [batch])
 
 
 def assert_equal(ours, theirs):
@@ -182,7 +186,30 @@ def test_loss_and_gradients_are_those_of_the_change_made_by_hand(text, params, b
     free = expected(params, batch, lambda name, x: x)
     ours, theirs = losses_and_gradients(params, held_by(text, batch), batch), expected(params, batch, edit)
     assert_equal(ours, theirs)
+    assert_equal(losses_and_gradients(params, clamping_of(text).held(0, lambda: [batch]), batch), theirs)
     assert abs(float(ours[0] - free[0])) > 1e-6, "the clamp does something"
+
+
+FOLDED = {
+    "embed=scale 0.5": only("embed", lambda x: 0.5 * x),
+    "pos_embed=zero ramp 1": only("pos_embed", lambda x: 0.5 * x),
+    "L0H1 q=scale 2.0": only("L0 q", lambda x: 2 * x, along(2, 1)),
+    "L1 k=zero": only("L1 k", torch.zeros_like),
+    "L1H0 v=scale 0.5": only("L1 v", lambda x: 0.5 * x, along(2, 0)),
+    "L0H0=zero": only("L0 z", torch.zeros_like, along(2, 0)),
+    "L0H0 result=scale 3.0 ramp 1": only("L0 result", lambda x: 2 * x, along(2, 0)),
+    "L0 attn_out=zero": only("L0 attn_out", torch.zeros_like),
+    "L1 MLP=zero ramp 3": only("L1 mlp_out", lambda x: 0.75 * x),
+}
+
+
+@pytest.mark.parametrize("text", FOLDED)
+def test_a_factor_is_put_on_the_weights_that_write(text, params, batch):
+    held = clamping_of(text).held(0, lambda: [batch])
+    assert held.parts == ()
+    theirs = expected(params, batch, FOLDED[text])
+    assert_equal(losses_and_gradients(params, held, batch), theirs)
+    assert_equal(losses_and_gradients(params, held_by(text, batch), batch), theirs)
 
 
 def test_by_hand_and_without_clamp_it_is_the_same_model(params, batch):
@@ -203,8 +230,7 @@ def test_weights_are_clamped_alike(text, weights, params, batch):
 
 
 def test_clamps_at_one_place_act_in_their_order(params, batch):
-    clamps = tuple(map(Clamp.read, ("L1H0=scale 0.5", "L1H1=patch L1H0", "L1H0=zero")))
-    held = Clamping(clamps=clamps, task=WithParts(), n_heads=2, d_mlp=6).held(0, lambda: [batch])
+    held = clamping_of("L1H0=scale 0.5", "L1H1=patch L1H0", "L1H0=zero").held(0, lambda: [batch])
     after = only("L1 z", lambda x: torch.stack([torch.zeros_like(x[:, :, 0]), 0.5 * x[:, :, 0]], 2))
     assert_equal(losses_and_gradients(params, held, batch), expected(params, batch, after))
 

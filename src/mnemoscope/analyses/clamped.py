@@ -68,12 +68,15 @@ def put_clamps(model: HookedTransformer, spec: RunSpec, step: int) -> None:
         held = clamping.hold(shares, [batch])
         at_work.update(held.changes(params, inputs, {name: value[0] for name, value in held.by_run.items()}))
 
-    def change(activation: Tensor, hook: Any) -> Tensor | None:
-        return at_work[hook.name](activation)
+    def change(tensor: Tensor, *, hook: Any) -> Tensor | None:
+        return at_work[hook.name](tensor)
+
+    def finish(module: Any, given: Any, logits: Any) -> Tensor | None:
+        return at_work[LOGITS](logits)
 
     model.embed.register_forward_pre_hook(begin)
     for point in clamping.points([clamp for clamp, _ in shares]):
         if point == LOGITS:
-            model.unembed.register_forward_hook(lambda module, given, logits: at_work[LOGITS](logits))
+            model.unembed.register_forward_hook(finish)
         else:
             model.hook_dict[point].add_perma_hook(change)
