@@ -42,7 +42,7 @@ def time_to_recover(
 
     Returns:
         Over the other dimensions: `steps` (0 where it was unhurt, NaN where it did not recover), `status`: `recovered`,
-        `unhurt`, `never` (until `observed`, steps after the lesion), `undefined`, and `largest`, the shortfall at its worst.
+        `unhurt`, `never` (until `observed`, steps after the lesion) or `undefined`, and `largest`, the worst shortfall.
         Over `step` too: `shortfall`.
 
     Raises:
