@@ -20,6 +20,7 @@ from .baselines import gate as gate
 from .baselines import gate_of_run as gate_of_run
 from .baselines import select_learned_skills as select_learned_skills
 from .baselines import select_learners as select_learners
+from .clamped import with_clamps as with_clamps
 from .comparison import compare_predictions as compare_predictions
 from .comparison import paired_difference as paired_difference
 from .comparison import skill_scores as skill_scores
@@ -85,6 +86,8 @@ from .labour import Metric as Metric
 from .labour import division_of_labour as division_of_labour
 from .labour import head_effects as head_effects
 from .labour import subject_division as subject_division
+from .lesions import recovery as recovery
+from .lesions import time_to_recover as time_to_recover
 from .memory_recall import Association as Association
 from .memory_recall import chance_threshold as chance_threshold
 from .memory_recall import embedding_vectors as embedding_vectors
