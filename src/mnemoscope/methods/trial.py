@@ -52,29 +52,34 @@ MEASURES = tuple(name for name in _AXES if name not in ("faithfulness", "score",
 
 
 def judge_method(
-    name: str, selection: Setting, judging: Setting, truth: Bool[np.ndarray, " edge"], seed: int
+    name: str,
+    selection: Setting,
+    judging: Setting,
+    truth: Bool[np.ndarray, " edge"],
+    judged: Bool[np.ndarray, " edge"],
+    seed: int,
 ) -> dict[str, Any]:
     """Measures of one method on one draw, as in `try_circuit`. Raises InputError where it refuses the model."""
     start = process_time()
     found = score_edges(name, selection, seed)
     seconds = process_time() - start
     scores, chosen = found.to_numpy(), found.chosen.to_numpy()
-    ranked = {"absolute": abs(scores), "signed": scores}
+    ranked, true = {"absolute": abs(scores)[judged], "signed": scores[judged]}, truth[judged]
     faithful = [
         judging.faithfulness(nested_circuits(judging, scores, signed=ranking == "signed")) for ranking in RANKINGS
     ]
     by_size = np.array([areas(SHARES, curve) for curve in faithful])
-    precision, recall = precision_and_recall(chosen, truth)
+    precision, recall = precision_and_recall(chosen[judged], true)
     return {
-        "auroc": [auroc(ranked[ranking], truth) for ranking in RANKINGS],
-        "precision_at_size": [precision_at_size(ranked[ranking], truth) for ranking in RANKINGS],
+        "auroc": [auroc(ranked[ranking], true) for ranking in RANKINGS],
+        "precision_at_size": [precision_at_size(ranked[ranking], true) for ranking in RANKINGS],
         "CPR": by_size[:, 0],
         "CMD": by_size[:, 1],
         "faithfulness": faithful,
         "precision": precision,
         "recall": recall,
         "n_chosen": chosen.sum(),
-        "protocol_auroc": protocol_auroc(judging, scores, truth),
+        "protocol_auroc": protocol_auroc(judging, scores, truth, judged),
         "seconds": seconds,
         "score": scores,
         "chosen": chosen,
@@ -85,24 +90,30 @@ def try_circuit(known: KnownCircuit, methods: Sequence[str], *, n: int, n_draws:
     """All methods on one known circuit.
 
     Returns what `MEASURES` names over (finder, draw) and, where scores are ranked, ranking; `faithfulness` also over
-    share; `score` and `chosen` over (finder, draw, edge); `truth` over edge. A method that refuses the model has NaN,
-    and `refused` over finder says why. Raises InputError where all do.
+    share; `score` and `chosen` over (finder, draw, edge); `truth` and `judged` over edge. A method that refuses the
+    model, or established the circuit, has NaN, and `refused` over finder says why. Raises InputError where all do.
     """
-    inside = circuit(model_edges(known.model, embeddings=known.embeddings), known.edges)
+    edges = model_edges(known.model, embeddings=known.embeddings)
+    inside = circuit(edges, known.edges)
+    truth = inside.to_numpy()
+    judged = truth | (True if known.absent is None else circuit(edges, known.absent).to_numpy())
     sizes = {"ranking": len(RANKINGS), "share": len(SHARES), "edge": len(inside)}
     found = {
         name: np.full([len(methods), n_draws, *(sizes[axis] for axis in axes)], np.nan) for name, axes in _AXES.items()
     }
-    refused: dict[str, str] = {}
+    own_work = "it took part in establishing the circuit"
+    refused: dict[str, str] = {name: own_work for name in methods if name in known.established_by}
     spans = []
     for draw in range(n_draws):
         pairs = (known.pairs(n, stream_seed(seed, "pairs", draw, half) % 2**31) for half in ("selection", "judging"))
         selection, judging = (_setting(known, each) for each in pairs)
         spans.append(judging.span)
         for number, method in enumerate(methods):
+            if method in known.established_by:
+                continue
             try:
                 own = stream_seed(seed, "method", known.name, draw)  # random scores differ between circuits
-                cell = judge_method(method, selection, judging, inside.to_numpy(), own)
+                cell = judge_method(method, selection, judging, truth, judged, own)
             except InputError as error:
                 refused[method] = str(error)
                 continue
@@ -113,7 +124,8 @@ def try_circuit(known: KnownCircuit, methods: Sequence[str], *, n: int, n_draws:
     return xr.Dataset(
         {
             **{name: (("finder", "draw", *axes), found[name]) for name, axes in _AXES.items()},
-            "truth": ("edge", inside.to_numpy().astype(float)),
+            "truth": ("edge", truth.astype(float)),
+            "judged": ("edge", judged.astype(float)),
             "span": ("draw", spans),
             "refused": ("finder", [refused.get(method, "") for method in methods]),
         },
@@ -192,10 +204,10 @@ def try_methods(
 ) -> xr.DataTree:
     """Every method on every known circuit.
 
-    `circuits` and `methods` are registered names, None: all. Each of `n_draws` draws takes `n` pairs to score edges and
-    `n` others to judge circuits. `jobs` are worker processes, 0: one per core. A `store` is a directory that keeps the
-    result of every circuit; the same call takes it from there. Raises InputError where a name is unknown or none is
-    given, a number is out of range, or no method takes a circuit.
+    `circuits` and `methods` are registered names, None: all whose models are installed. Each of `n_draws` draws takes
+    `n` pairs to score edges and `n` others to judge circuits. `jobs` are worker processes, 0: one per core. A `store`
+    is a directory that keeps the result of every circuit; the same call takes it from there. Raises InputError where a
+    name is unknown or none is given, a number is out of range, or no method takes a circuit.
 
     Returns a tree with a dataset for each circuit, as `try_circuit` gives it.
 
@@ -234,4 +246,6 @@ def _names(kind: str, registry: Registry[Any], given: Sequence[str] | None) -> S
         raise InputError(f"at least one {kind} must be named; got none; leave it out to take all")
     for name in given or ():
         registry.get(name)
-    return list(dict.fromkeys(given)) if given is not None else registry.names()
+    if given is not None:
+        return list(dict.fromkeys(given))
+    return [name for name in registry.names() if getattr(registry.get(name), "installed", True)]
