@@ -2,7 +2,9 @@ from .catalogue import KNOWN_CIRCUITS as KNOWN_CIRCUITS
 from .catalogue import METHODS as METHODS
 from .catalogue import describe as describe
 from .catalogue import score_edges as score_edges
+from .components import components as components
 from .known import KnownCircuit as KnownCircuit
+from .known import NoisedCircuit as NoisedCircuit
 from .known import TrainedCircuit as TrainedCircuit
 from .known import plant_circuit as plant_circuit
 from .known import plant_trained as plant_trained

@@ -130,6 +130,17 @@ class TrainedCircuit:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class NoisedCircuit:
+    """A known circuit with something random in it; `build` draws it from a `seed`."""
+
+    build: Callable[..., KnownCircuit]
+
+    def __call__(self, draw: int = 0) -> KnownCircuit:
+        """The known circuit of one draw of the noise."""
+        return self.build(seed=draw)
+
+
 def plant_trained(seeds: Iterable[int], **circuit: Any) -> None:
     """Register the circuit of some runs of one configuration; `circuit` are the other fields of `TrainedCircuit`."""
     for seed in seeds:
