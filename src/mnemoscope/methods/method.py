@@ -21,6 +21,9 @@ from mnemoscope.core.guests import Registry
 Method = Callable[[Setting, int], xr.DataArray]
 """From a setting and a seed to a score per edge."""
 
+MOST_EDGES = 1200
+"""Edges of a model for methods whose time grows with their square."""
+
 METHODS: Registry[Method] = Registry("method", "methods")
 """Methods by name; guests add theirs in a module `methods`."""
 
@@ -29,6 +32,15 @@ def register(name: str, words: str, method: Method) -> Method:
     """Add a method that has no docstring of its own, with a line that describes it."""
     method.__doc__ = words
     return METHODS.add(name, method)
+
+
+def check_size(setting: Setting, what: str) -> None:
+    """Refuse a model with more than `MOST_EDGES` edges, for a method that runs circuits for every edge."""
+    if (n_edges := len(setting.edges)) > MOST_EDGES:
+        raise InputError(
+            f"{what} takes models with at most {MOST_EDGES:,} edges, since its time grows with their square; got "
+            f"{n_edges:,}; take edge-patching, which runs each edge once, or eap-ig-inputs"
+        )
 
 
 def describe(name: str) -> str:

@@ -58,10 +58,11 @@ def method_table(summary: xr.Dataset) -> Table:
             for measure, ranking in columns.values()
         ]
         rows.append([name, single_number(int(at.n_circuits), ".0f"), *cells])
+    at = summary.attrs
+    draws = f"{pluralise(at['n_noise'], 'draw')} of noise, {pluralise(at['n_draws'], 'draw')} of {at['n']} pairs"
     title = (
-        f"means over families of circuits ({summary.attrs['n_families']}, with "
-        f"{pluralise(summary.attrs['n_circuits'], 'circuit')}), "
-        f"{pluralise(summary.attrs['n_noise'], 'draw')} of noise, {pluralise(summary.attrs['n_draws'], 'draw')} of {summary.attrs['n']} pairs [95 % interval over families]"
+        f"means over families of circuits ({at['n_families']}, with {pluralise(at['n_circuits'], 'circuit')}), {draws} "
+        "[95 % interval over families]"
     )
     return Table(name="methods", title=title, header=["method", "circuits", *columns], rows=rows)
 
@@ -89,8 +90,8 @@ def component_table(found: xr.Dataset) -> Table:
 
 def kind_table(tried: xr.DataTree, seed: int = 0) -> Table | None:
     """AUROC on circuits known by construction and on trained models; None where there is one kind only."""
-    whole = {name for name, child in tried.children.items() if bool((child.judged == 1).all())}
-    kinds = {"by construction": whole, "trained": set(tried.children) - whole}
+    whole = {name: bool((child.judged == 1).all()) for name, child in tried.children.items()}
+    kinds = {"by construction": [n for n, all_ in whole.items() if all_], "trained": [n for n in whole if not whole[n]]}
     if not all(kinds.values()):
         return None
     parts = {kind: xr.DataTree.from_dict({n: tried[n].to_dataset() for n in names}) for kind, names in kinds.items()}
@@ -105,10 +106,8 @@ def kind_table(tried: xr.DataTree, seed: int = 0) -> Table | None:
         ]
         for name in next(iter(found.values())).finder.values.tolist()
     ]
-    counts = ", ".join(
-        f"{pluralise(each.attrs['n_families'], 'family', 'families')} {kind}" for kind, each in found.items()
-    )
-    title = f"AUROC by what is known; {counts}"
+    counts = ", ".join(f"{each.attrs['n_families']} {kind}" for kind, each in found.items())
+    title = f"AUROC by what is known; families: {counts}"
     return Table(name="kinds", title=title, header=["method", *kinds], rows=rows)
 
 
