@@ -51,6 +51,9 @@ def measured(**results):
     return MeasuredRuns(results=results, options=Discover(stability=True, n_draws=4), runs=[])
 
 
+REAL_OVERLAP = stability.seed_overlap
+
+
 @pytest.fixture(autouse=True)
 def between(monkeypatch):
     """The overlap between seeds is planted: it needs the graph of a model."""
@@ -111,6 +114,16 @@ def test_figures_have_a_row_for_what_can_be_compared_with_chance_behind():
     assert len(dots.x) == 8
     assert list(share.layout.yaxis.ticktext) == EDGES
     assert [trace.name for trace in share.data] == ["by chance", PROMPTS, PROMPTS, ALL, ALL]
+
+
+def test_the_overlap_of_seeds_is_computed_once():
+    circuits = found()
+    kept = xr.Dataset({"jaccard": 0.6, "n_found": 2})
+    again = measured(stability_recall=circuits, seeds_recall=kept)
+    assert REAL_OVERLAP(again, "recall", circuits) is kept
+    fewer = measured(stability_recall=circuits, seeds_recall=kept.assign(n_found=3))
+    with pytest.raises(IndexError):  # the overlap of other seeds is measured on the first run, and there is none
+        REAL_OVERLAP(fewer, "recall", circuits)
 
 
 def test_limits_of_stability_stand_below_it_only():

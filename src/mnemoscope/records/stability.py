@@ -13,6 +13,8 @@ from mnemoscope.records.record import MeasuredRuns, xr
 
 PART = "stability"
 """Results are called `stability_<skill>`."""
+SEEDS = "seeds"
+"""Overlaps between seeds are called `seeds_<skill>`."""
 LIMITS = (
     "Would the circuit be the same? Greedy circuits are found on several draws of prompts. Then one choice is changed "
     "at a time, and at last all at once: a random combination for each draw. Overlap is shared edges by edges of "
@@ -88,15 +90,21 @@ def _contrasts(run: ms.Run, options: Any, skill: str, batches: Sequence[ms.Batch
 
 
 def seed_overlap(measured: MeasuredRuns, skill: str, found: xr.Dataset) -> xr.Dataset | None:
-    """The overlap of the usual circuits of seeds on their first draw; none for a single seed."""
+    """The overlap of the usual circuits of seeds on their first draw; none for a single seed.
+
+    It is taken from the results where it is of as many seeds: those that are selected are some of these.
+    """
     if found.sizes["seed"] < 2:
         return None
+    circuits = found.circuit.isel(change=0, draw=0, drop=True) == 1
+    kept = measured.results.get(f"{SEEDS}_{skill}")
+    if kept is not None and int(kept.n_found) == int(circuits.any("edge").sum()):
+        return kept
     run, options = measured.runs[0], replace(measured.options, n_draws=1)
     (pairs,) = _draws_by_skill(run, options, list(_batches(run, options)))[skill]
     about = {"replacement": options.replacement, "embeddings": options.embeddings}
     setting = ms.analyses.Setting(model=run.hooked(options.step), pairs=pairs, **about)
-    circuits = found.circuit.isel(change=0, draw=0, drop=True)
-    return ms.analyses.seed_stability(setting, circuits == 1, n_random=options.n_random)
+    return ms.analyses.seed_stability(setting, circuits, n_random=options.n_random)
 
 
 def overlaps_of_seeds(measured: MeasuredRuns) -> dict[str, xr.Dataset]:
@@ -104,7 +112,7 @@ def overlaps_of_seeds(measured: MeasuredRuns) -> dict[str, xr.Dataset]:
     each = {
         skill: seed_overlap(measured, skill, found) for skill, found in name_by_skill(PART, measured.results).items()
     }
-    return {f"seeds_{skill}": between for skill, between in each.items() if between is not None}
+    return {f"{SEEDS}_{skill}": between for skill, between in each.items() if between is not None}
 
 
 def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
