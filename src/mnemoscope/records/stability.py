@@ -21,12 +21,18 @@ LIMITS = (
     "either, between draws, and for a single change with the usual circuit of the draw. Chance is that of random "
     "connected circuits of the same sizes, p the share of these that overlap as much. For a single change the draws "
     "are no replicates: p is that of one pair, and cannot be small where the graph has few circuits of that size.",
-    "Tasks have no second wording of their prompts. Other corruptions are shown as contrasts: they ask another "
-    "question, so that another circuit is no instability, and stand outside 'all at once'. Skills are analysed apart, "
-    "for the same reason. What other edges carry, a mean or zero, changes the question too, and takes part.",
+    "Other corruptions are shown as contrasts: they ask another question, so that another circuit is no instability, "
+    "and stand outside 'all at once'. Skills are analysed apart, for the same reason. What other edges carry, a mean "
+    "or zero, changes the question too, and takes part.",
     "The core holds the edges of nearly all circuits. This does not show that an edge is needed: searches share "
     "biases.",
 )
+WORDINGS = {
+    True: "Wordings change both sides of a pair alike: question and answer stay. They take part in 'all at once'.",
+    False: "The task has other wordings of its prompts, which --wordings tries.",
+    None: "The task has no other wording of its prompts.",
+}
+"""Notes by whether wordings were tried; None: there are none."""
 MOST = 60
 """Most edges of a table or figure."""
 _BAND = (0.025, 0.975)
@@ -44,6 +50,7 @@ def measure_stability(run: ms.Run, options: Any) -> dict[str, xr.Dataset]:
         found = ms.analyses.circuit_stability(
             model,
             pairs,
+            wordings=_wordings(run, options, pairs),
             contrasts=_contrasts(run, options, skill, batches),
             metrics=_usual_first(metric, METRICS),
             replacements=[
@@ -76,11 +83,30 @@ def _draws_by_skill(run: ms.Run, options: Any, batches: Sequence[ms.Batch]) -> d
     return {skill: [pairs[skill] for pairs in each] for skill in each[0]}
 
 
+def _wordings(run: ms.Run, options: Any, draws: Sequence[ms.PromptPairs]) -> dict[str, list[ms.PromptPairs]]:
+    """The pairs in every other wording of the task; none unless they are wanted."""
+    task = run.spec.task
+    names = getattr(task, "wordings", ())
+    if options.wordings and not names:
+        raise InputError(f"--wordings: the task {task.name} has no other wording of its prompts; leave it out")
+    seed = run.spec.seed
+    wanted = names if options.wordings else ()
+    return {name: [pairs.reworded(task, name, seed=seed + i) for i, pairs in enumerate(draws)] for name in wanted}
+
+
+def notes(measured: MeasuredRuns) -> Sequence[str]:
+    """The limits, and whether there are other wordings and they were tried."""
+    tasks = [run.spec.task for run in measured.runs]
+    some = any(getattr(task, "wordings", ()) for task in tasks)
+    return (*LIMITS, *([WORDINGS[measured.options.wordings if some else None]] if tasks else []))
+
+
 def _contrasts(run: ms.Run, options: Any, skill: str, batches: Sequence[ms.Batch]) -> dict[str, list[ms.PromptPairs]]:
-    """Pairs by the other corruptions of the task; those that sequences of a skill do not admit are left out."""
+    """Pairs by the other corruptions of the task, without wordings that are tried; left out where a skill has none."""
     skills, found = ((skill,) if run.spec.task.skills(batches[0]) else ()), {}
     for kind in run.spec.task.corruptions:
-        if kind == (options.corruption or run.spec.task.corruptions[0]):
+        tried = getattr(run.spec.task, "wordings", ()) if options.wordings else ()
+        if kind == (options.corruption or run.spec.task.corruptions[0]) or kind in tried:
             continue
         try:
             found[kind] = _draws_by_skill(run, replace(options, corruption=kind, skills=skills), batches)[skill]
