@@ -11,7 +11,9 @@ from mnemoscope.methods.constructed import EDGES, other_tokens
 from mnemoscope.models.constructed import induction
 
 NAMES = [
-    name for name in KNOWN_CIRCUITS.names() if not name.startswith(("rasp-", "trained-")) and name != "induction-noised"
+    name
+    for name in KNOWN_CIRCUITS.names()
+    if not name.startswith(("rasp-", "trained-", "smollm2-")) and name != "induction-noised"
 ]
 """Those that are set by hand without noise; compiled programs are tried with their guest, runs in `test_trained`."""
 N = 24

@@ -5,6 +5,7 @@ from .catalogue import score_edges as score_edges
 from .components import components as components
 from .known import KnownCircuit as KnownCircuit
 from .known import NoisedCircuit as NoisedCircuit
+from .known import OpenQuestion as OpenQuestion
 from .known import TrainedCircuit as TrainedCircuit
 from .known import plant_circuit as plant_circuit
 from .known import plant_trained as plant_trained

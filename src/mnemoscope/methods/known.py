@@ -3,7 +3,8 @@
 By construction every edge is judged: those of the circuit carry the answer, and no other edge carries any of it. A
 verdict on trained models says so of some edges only. Their circuit names the edges that are `absent` too; precision,
 recall and AUROC are over these two kinds, and all other edges are unjudged. A method by which the circuit was
-established is not tried on it.
+established is not tried on it. Where nothing is known, as of a language model, both sides are empty, and methods have
+measures of faithfulness alone.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,7 +34,8 @@ class KnownCircuit:
         pairs: Draws a number of pairs from a seed.
         edges: The edges of the circuit, named as `str(edge)` names those of `model_edges`.
         embeddings: Whether the circuit names token and positional embeddings `together` or `apart`.
-        absent: Edges that carry nothing of the answer. None: all that are not in the circuit.
+        absent: Edges that carry nothing of the answer. None: all that are not in the circuit. Empty, as are `edges`:
+            nothing is known.
         established_by: Methods that took part in establishing the circuit, by name; they are not tried on it.
 
     Raises InputError where an edge does not exist in the model or is on both sides, or one side is empty.
@@ -52,6 +54,7 @@ class KnownCircuit:
     def __post_init__(self) -> None:
         check_graph(self.model)
         sides = {"edges": self.edges} if self.absent is None else {"edges": self.edges, "absent": self.absent}
+        sides = sides if self.edges or self.absent != frozenset() else {}
         for side, names in sides.items():
             unknown = sorted(names - {str(edge) for edge in model_edges(self.model, embeddings=self.embeddings)})
             if unknown or not names:
@@ -109,8 +112,8 @@ class TrainedCircuit:
     established_by: tuple[str, ...] = ()
 
     @property
-    def installed(self) -> bool:
-        """True if the archive of the run is there."""
+    def by_default(self) -> bool:
+        """True if the archive of the run is installed, so that it takes part where no circuit is named."""
         return archive_file(self.label) is not None
 
     def __call__(self) -> KnownCircuit:
@@ -139,6 +142,23 @@ class NoisedCircuit:
     def __call__(self, draw: int = 0) -> KnownCircuit:
         """The known circuit of one draw of the noise."""
         return self.build(seed=draw)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenQuestion:
+    """A model of whose circuit nothing is known, built when it is called; it takes part where it is named."""
+
+    name: str
+    source: str
+    make: Callable[[], HookedModel]
+    pairs: Callable[[HookedModel, int, int], PromptPairs]
+    by_default: bool = False
+
+    def __call__(self) -> KnownCircuit:
+        """The model with its pairs, and no edge that is judged."""
+        model, nothing = self.make(), frozenset()
+        what = {"name": self.name, "family": self.name, "source": self.source, "edges": nothing, "absent": nothing}
+        return KnownCircuit(model=model, pairs=partial(self.pairs, model), **what)
 
 
 def plant_trained(seeds: Iterable[int], **circuit: Any) -> None:

@@ -36,17 +36,18 @@ def auroc(scores: Float[np.ndarray, " edge"], truth: Bool[np.ndarray, " edge"]) 
 
 
 def precision_at_size(scores: Float[np.ndarray, " edge"], truth: Bool[np.ndarray, " edge"]) -> float:
-    """The expected share of true edges among as many of the highest score as there are true ones."""
-    n = int(truth.sum())
+    """The expected share of true edges among as many of the highest score as there are true ones; NaN for none."""
+    if not (n := int(truth.sum())):
+        return np.nan
     bound = np.sort(scores)[-n]
     above, tied = scores > bound, scores == bound
     return float(truth[above].sum() + (n - above.sum()) * truth[tied].mean()) / n
 
 
 def precision_and_recall(chosen: Bool[np.ndarray, " edge"], truth: Bool[np.ndarray, " edge"]) -> tuple[float, float]:
-    """Precision and recall of a circuit; the precision of an empty one is NaN."""
+    """Precision and recall of a circuit; the precision of an empty one is NaN, and so is recall of nothing."""
     hits = float((chosen & truth).sum())
-    return hits / chosen.sum() if chosen.any() else np.nan, hits / truth.sum()
+    return hits / chosen.sum() if chosen.any() else np.nan, hits / truth.sum() if truth.any() else np.nan
 
 
 def areas(shares: Sequence[float], faithfulness: Sequence[float] | Float[np.ndarray, " size"]) -> tuple[float, float]:

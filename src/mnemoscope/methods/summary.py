@@ -58,7 +58,7 @@ def summarise(tried: xr.DataTree, *, seed: int = 0) -> xr.Dataset:
     return xr.Dataset(
         {
             **result,
-            "n_families": families.auroc.isel(ranking=0).notnull().sum("family"),
+            "n_families": families.seconds.notnull().sum("family"),
             "n_circuits": takes.sum("circuit"),
         },
         attrs={
@@ -74,7 +74,7 @@ def summarise(tried: xr.DataTree, *, seed: int = 0) -> xr.Dataset:
 
 def _takes(found: xr.Dataset) -> xr.DataArray:
     """True for methods that take a circuit."""
-    return found.auroc.isel(ranking=0).notnull().any("draw").drop_attrs()
+    return found.seconds.notnull().any("draw").drop_attrs()
 
 
 def _with_interval(values: xr.DataArray, seed: int) -> xr.DataArray:

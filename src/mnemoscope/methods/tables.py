@@ -90,8 +90,11 @@ def component_table(found: xr.Dataset) -> Table:
 
 def kind_table(tried: xr.DataTree, seed: int = 0) -> Table | None:
     """AUROC on circuits known by construction and on trained models; None where there is one kind only."""
-    whole = {name: bool((child.judged == 1).all()) for name, child in tried.children.items()}
-    kinds = {"by construction": [n for n, all_ in whole.items() if all_], "trained": [n for n in whole if not whole[n]]}
+    share = {name: float(child.judged.mean()) for name, child in tried.children.items()}
+    kinds = {
+        "by construction": [name for name, judged in share.items() if judged == 1],
+        "trained": [name for name, judged in share.items() if 0 < judged < 1],
+    }
     if not all(kinds.values()):
         return None
     parts = {kind: xr.DataTree.from_dict({n: tried[n].to_dataset() for n in names}) for kind, names in kinds.items()}

@@ -268,4 +268,4 @@ def _names(kind: str, registry: Registry[Any], given: Sequence[str] | None) -> S
         registry.get(name)
     if given is not None:
         return list(dict.fromkeys(given))
-    return [name for name in registry.names() if getattr(registry.get(name), "installed", True)]
+    return [name for name in registry.names() if getattr(registry.get(name), "by_default", True)]
