@@ -6,7 +6,7 @@ from mnemoscope.systems.language_models.prompts import givers
 
 
 def name_pairs(model: ms.HookedModel, n: int, seed: int) -> ms.PromptPairs:
-    """Stories in which one name is said again, and the same with the other name."""
+    """Stories in which one name occurs twice, and the same stories with the other name twice."""
     return givers(model, n=n, seed=seed)
 
 
