@@ -4,6 +4,7 @@ import torch
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.pairs import PromptPairs
+from mnemoscope.core.presets import PRESETS
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import global_generators_untouched, seeded
 
@@ -65,3 +66,33 @@ def test_select_takes_both_sides():
 def test_unequal_pairs_are_refused(clean, corrupted, words):
     with pytest.raises(InputError, match=words):
         PromptPairs(clean=clean, corrupted=corrupted, name="bad")
+
+
+@pytest.mark.parametrize("name", ["v3", "facts", "addition-c1", "sorted-list", "digit-sum"])
+def test_other_wordings_change_both_sides_alike_and_keep_the_answers(name):
+    task = PRESETS.get(name).task.for_seed(0)
+    sample = task.sample(12, split="train", generator=seeded())
+    pairs = PromptPairs.from_task(task, sample, kind=task.corruptions[0]).read_last()
+    (wording,) = task.wordings
+    other = pairs.reworded(task, wording, seed=1)
+    assert other.name == f"{pairs.name}, {wording}"
+    assert not torch.equal(other.clean.inputs, pairs.clean.inputs)
+    for now, before in ((other.clean, pairs.clean), (other.corrupted, pairs.corrupted)):
+        assert torch.equal(now.scored, before.scored)
+        assert torch.equal(now.targets[now.scored], before.targets[before.scored])
+    same = pairs.clean.inputs == pairs.corrupted.inputs
+    assert ((other.clean.inputs == other.corrupted.inputs).sum(1) == same.sum(1)).all()
+
+
+def test_wordings_that_do_not_exist_or_change_an_answer_are_refused():
+    pairs = of_task()
+    with pytest.raises(InputError, match="wording must be one of: permute_pairs; got 'move_repeat'"):
+        pairs.reworded(TASK, "move_repeat")
+
+    class Turned(PermutationLookup):
+        wordings = ("exchange_answer",)
+
+    with pytest.raises(InputError, match="wording exchange_answer of task permutation-lookup changes answers"):
+        pairs.reworded(Turned(split_seed=0, repeat_ratio=0.5), "exchange_answer")
+    with pytest.raises(InputError, match="the task k-hop has no other wording"):
+        pairs.reworded(PRESETS.get("k-hop-4").task, "reorder")

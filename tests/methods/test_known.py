@@ -10,8 +10,12 @@ from mnemoscope.methods import KNOWN_CIRCUITS
 from mnemoscope.methods.constructed import EDGES, other_tokens
 from mnemoscope.models.constructed import induction
 
-NAMES = [name for name in KNOWN_CIRCUITS.names() if not name.startswith("rasp-") and name != "induction-noised"]
-"""Those that are set by hand without noise; compiled programs are tried with their guest."""
+NAMES = [
+    name
+    for name in KNOWN_CIRCUITS.names()
+    if not name.startswith(("rasp-", "trained-", "smollm2-")) and name != "induction-noised"
+]
+"""Those that are set by hand without noise; compiled programs are tried with their guest, runs in `test_trained`."""
 N = 24
 
 
@@ -46,5 +50,9 @@ def test_edges_that_do_not_exist_are_refused():
     what = {"name": "wrong", "family": "wrong", "source": "", "model": induction(24, 8), "pairs": other_tokens}
     with pytest.raises(InputError, match="names them; got L5H0 → logits"):
         ms.methods.KnownCircuit(edges=frozenset({*EDGES, "L5H0 → logits"}), **what)
-    with pytest.raises(InputError, match="got none"):
+    with pytest.raises(InputError, match=r"edges .* got none"):
         ms.methods.KnownCircuit(edges=frozenset(), **what)
+    with pytest.raises(InputError, match=r"absent .* got none"):
+        ms.methods.KnownCircuit(edges=EDGES, absent=frozenset(), **what)
+    with pytest.raises(InputError, match="absent too: L1H0 → logits"):
+        ms.methods.KnownCircuit(edges=EDGES, absent=frozenset({"L1H0 → logits"}), **what)

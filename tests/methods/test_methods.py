@@ -109,3 +109,10 @@ def test_results_that_are_no_scores_are_refused(scores, match, setting):
     wrong = {"wrong": lambda setting, seed: scores(empty)}
     with mock.patch.dict(METHODS._items, wrong), pytest.raises(InputError, match=match):
         ms.methods.score_edges("wrong", setting)
+
+
+@pytest.mark.parametrize("name", ["edge-shapley", "optimal-ablation"])
+def test_methods_that_run_circuits_for_every_edge_refuse_large_graphs(name, setting, monkeypatch):
+    monkeypatch.setattr("mnemoscope.methods.method.MOST_EDGES", 28)
+    with pytest.raises(InputError, match=f"{name} takes models with at most 28 edges.* got 29; take edge-patching"):
+        ms.methods.score_edges(name, setting)

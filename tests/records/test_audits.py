@@ -93,6 +93,31 @@ def test_analyses_are_audited_on_demand(name, learned_pair):
     assert any("95 % intervals" in caption for caption, _ in shown.figures)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("method", ["eap", "eap-ig"])
+def test_estimates_of_edges_are_audited_without_patches(method, learned_pair, monkeypatch):
+    monkeypatch.setattr(ms, "patch_edges", lambda *args, **options: pytest.fail("an edge was patched"))
+    options = {"n": 64, "method": method, "skills": ("recall",), "metrics": ("logit_diff",)}
+    measured = analyse("edges", learned_pair[:1], audit=True, **options)
+    assert not any(key.startswith(("estimates", "errors")) for key in measured.results)
+    shown = render_results(records()["edges"], measured)
+    assert "confirmed" in shown.finding
+    assert f"single edges, estimated by {method.upper()}," in shown.finding
+    assert f"{method.upper()} estimates of single edges" in shown.tables[1].title
+    assert any("no edge was patched" in note for note in shown.notes)
+    audit, values = measured.results["audit_recall"], measured.results["edges_recall"]
+    assert audit.effect.sizes["edge"] == values.sizes["edge"]
+
+
+@pytest.mark.parametrize(
+    ("options", "given"),
+    [({"effect": "direct"}, "--effect direct"), ({"freeze": ("attention",)}, "--freeze attention")],
+)
+def test_estimates_are_of_total_effects(options, given, learned_pair):
+    with pytest.raises(InputError, match=f"--method eap estimates total effects with nothing frozen; got {given}"):
+        analyse("edges", learned_pair[:1], n=8, method="eap", **options)
+
+
 def test_the_model_before_training_is_a_null_too(learned_pair):
     measured = analyse("patch", learned_pair[:1], audit=True, audit_null="untrained", **OPTIONS["patch"])
     assert any((each.confirmed == 1).any() for key, each in measured.results.items() if key.startswith("audit"))

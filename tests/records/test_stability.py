@@ -7,10 +7,11 @@ import pytest
 import xarray as xr
 
 from mnemoscope.analyses.discovery.stability import ALL, PROMPTS
+from mnemoscope.core.errors import InputError
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import open_run
 from mnemoscope.records import stability
-from mnemoscope.records.discover import Discover, notes
+from mnemoscope.records.discover import Discover, check, notes
 from mnemoscope.records.record import MeasuredRuns
 
 CHANGES = [PROMPTS, "metric kl", "replacement zero", "contrast other", ALL]
@@ -49,6 +50,9 @@ def found(seeds=(3, 4), p=0.005) -> xr.Dataset:
 
 def measured(**results):
     return MeasuredRuns(results=results, options=Discover(stability=True, n_draws=4), runs=[])
+
+
+REAL_OVERLAP = stability.seed_overlap
 
 
 @pytest.fixture(autouse=True)
@@ -113,11 +117,54 @@ def test_figures_have_a_row_for_what_can_be_compared_with_chance_behind():
     assert [trace.name for trace in share.data] == ["by chance", PROMPTS, PROMPTS, ALL, ALL]
 
 
+def test_the_overlap_of_seeds_is_computed_once():
+    circuits = found()
+    kept = xr.Dataset({"jaccard": 0.6, "n_found": 2})
+    again = measured(stability_recall=circuits, seeds_recall=kept)
+    assert REAL_OVERLAP(again, "recall", circuits) is kept
+    fewer = measured(stability_recall=circuits, seeds_recall=kept.assign(n_found=3))
+    with pytest.raises(IndexError):  # the overlap of other seeds is measured on the first run, and there is none
+        REAL_OVERLAP(fewer, "recall", circuits)
+
+
 def test_limits_of_stability_stand_below_it_only():
     result = {"discovery_recall": xr.Dataset(coords={"search": ["greedy"]})}
     with_it = notes(measured(**result))
     without = notes(replace(measured(**result), options=Discover()))
     assert set(with_it) - set(without) == set(stability.LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("label", "wordings", "said"),
+    [
+        ("v3-quick/seed-16", True, "question and answer stay"),
+        ("v3-quick/seed-16", False, "which --wordings tries"),
+        ("k-hop-4-quick/seed-16", False, "no other wording"),
+    ],
+)
+def test_a_line_says_whether_there_are_other_wordings(label, wordings, said):
+    options = Discover(stability=True, wordings=wordings)
+    assert said in stability.notes(MeasuredRuns(results={}, options=options, runs=[open_run(f"zoo:{label}")]))[-1]
+
+
+def test_wordings_that_a_task_does_not_have_are_refused():
+    run = open_run("zoo:k-hop-4-quick/seed-16")
+    with pytest.raises(
+        InputError, match="--wordings: the task k-hop has no other wording of its prompts; leave it out"
+    ):
+        stability._wordings(run, Discover(stability=True, wordings=True), [])
+    with pytest.raises(InputError, match="--wordings is about --stability"):
+        check(Discover(wordings=True))
+
+
+@pytest.mark.full
+def test_other_wordings_are_a_change_of_their_own():
+    run = open_run("zoo:v3-quick/seed-16")
+    options = Discover(n=16, n_draws=2, n_random=5, skills=("recall",), stability=True, wordings=True)
+    found = stability.measure_stability(run, options)["stability_recall"]
+    assert "wording permute_pairs" in found.change.values
+    at = found.sel(change="wording permute_pairs")
+    assert (at.n_edges > 0).all()
 
 
 def test_draws_are_other_prompts_and_contrasts_other_corruptions():

@@ -103,6 +103,28 @@ class PromptPairs:
         later = self.scored.flip(1).cumsum(1).flip(1)
         return self.read_at(self.scored & (later == 1))
 
+    def reworded(self, task: Task, wording: str, *, seed: int = 0) -> "PromptPairs":
+        """The same pairs in one of the task's `wordings`, with the same change on both sides; the answers stay.
+
+        Raises InputError where the task has no such wording, or an answer changes.
+
+        >>> pairs.reworded(task, "permute_pairs").name
+        'move_repeat, permute_pairs'
+        """
+        wordings = getattr(task, "wordings", ())
+        if not wordings:
+            raise InputError(f"the task {task.name} has no other wording of its prompts; leave wordings out")
+        one_of("wording", wording, wordings)
+
+        def change(batch: Batch) -> Batch:
+            stream = generator(seed, "wordings", wording, device=batch.inputs.device)
+            changed = replace(task.corrupt(batch, kind=wording, generator=stream), scored=batch.scored)
+            if not torch.equal(changed.targets[batch.scored], batch.targets[batch.scored]):
+                raise InputError(f"wording {wording} of task {task.name} changes answers where the pairs are read")
+            return changed
+
+        return replace(self._map(change), name=f"{self.name}, {wording}")
+
     def to(self, device: torch.device | str) -> "PromptPairs":
         """The same pairs on another device."""
         return self._map(lambda batch: batch.to(device))

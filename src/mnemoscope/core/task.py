@@ -44,6 +44,8 @@ class BaseTask(ABC):
     """Names of the exact predictors."""
     corruptions: ClassVar[tuple[str, ...]] = ()
     """Kinds of minimal pairs."""
+    wordings: ClassVar[tuple[str, ...]] = ()
+    """Those of the corruptions that put the same question otherwise, on both sides of a pair alike."""
     clusters: ClassVar[str] = ""
     """Latent whose values name sequences that are no independent observations, such as those of one subject."""
     slot_size: ClassVar[int] = 1

@@ -2,8 +2,13 @@ from .catalogue import KNOWN_CIRCUITS as KNOWN_CIRCUITS
 from .catalogue import METHODS as METHODS
 from .catalogue import describe as describe
 from .catalogue import score_edges as score_edges
+from .components import components as components
 from .known import KnownCircuit as KnownCircuit
+from .known import NoisedCircuit as NoisedCircuit
+from .known import OpenQuestion as OpenQuestion
+from .known import TrainedCircuit as TrainedCircuit
 from .known import plant_circuit as plant_circuit
+from .known import plant_trained as plant_trained
 from .measures import areas as areas
 from .measures import auroc as auroc
 from .measures import precision_at_size as precision_at_size

@@ -7,7 +7,7 @@ import torch
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
-from mnemoscope.methods.known import plant_circuit
+from mnemoscope.methods.known import KNOWN_CIRCUITS, KnownCircuit, NoisedCircuit, plant_circuit
 from mnemoscope.models.constructed import induction
 
 N_TOKENS, N_CTX = 24, 8
@@ -34,12 +34,19 @@ def _shown_again(n: int, seed: int, side: str) -> Batch:
     return Batch(inputs=inputs, targets=targets, scored=(torch.arange(N_CTX) == N_CTX - 1).expand(n, -1))
 
 
-for _name, _noise in (("induction", 0.0), ("induction-noised", 0.03)):
-    plant_circuit(
-        _name,
-        family="induction",
-        source=SOURCE,
-        make=partial(induction, N_TOKENS, N_CTX, noise=_noise, seed=0),
-        pairs=other_tokens,
-        edges=EDGES,
-    )
+def noised_induction(*, seed: int) -> KnownCircuit:
+    """The induction circuit with noise on every head."""
+    model = induction(N_TOKENS, N_CTX, noise=0.03, seed=seed)
+    what = {"name": "induction-noised", "family": "induction", "source": SOURCE, "pairs": other_tokens}
+    return KnownCircuit(model=model, edges=EDGES, **what)
+
+
+plant_circuit(
+    "induction",
+    family="induction",
+    source=SOURCE,
+    make=partial(induction, N_TOKENS, N_CTX),
+    pairs=other_tokens,
+    edges=EDGES,
+)
+KNOWN_CIRCUITS.add("induction-noised", NoisedCircuit(build=noised_induction))

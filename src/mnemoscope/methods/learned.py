@@ -34,7 +34,7 @@ from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.circuit_runs import mixed_logits
 from mnemoscope.interventions.edge_states import record_writers
 from mnemoscope.interventions.graph import writers
-from mnemoscope.methods.method import METHODS
+from mnemoscope.methods.method import METHODS, check_size
 
 N_STEPS = 120
 RATE = 0.1
@@ -131,6 +131,7 @@ def uniform_gradient_sampling(setting: Setting, seed: int) -> xr.DataArray:
 
 def optimal_ablation(setting: Setting, seed: int) -> xr.DataArray:
     """Optimal ablation: the divergence when an edge carries the constant that replaces its writer best."""
+    check_size(setting, "optimal-ablation")
     runs, n, n_edges = MixedRuns(setting=setting), len(setting.pairs), len(setting.edges)
     clean, scale = runs.written[0], runs.of_empty
     constants = {site: value.mean((0, 1), keepdim=True).clone().requires_grad_() for site, value in clean.items()}
@@ -145,10 +146,14 @@ def optimal_ablation(setting: Setting, seed: int) -> xr.DataArray:
         optimiser.step()
     fixed = {site: value.detach() for site, value in constants.items()}
     with torch.no_grad():
-        alone = (1 - torch.eye(n_edges)).repeat_interleave(n, 0)
-        chunks = zip(alone.split(_AT_ONCE), torch.arange(n).repeat(n_edges).split(_AT_ONCE), strict=True)
-        lost = torch.cat([runs.divergence(part, fixed, rows) for part, rows in chunks])
-    return label_edges(setting.edges, to_numpy(lost.unflatten(0, (n_edges, n)).mean(1) / scale).astype(float))
+        lost = [_lost_alone(runs, fixed, edges, n) for edges in torch.arange(n_edges).split(max(1, _AT_ONCE // n))]
+    return label_edges(setting.edges, to_numpy(torch.cat(lost) / scale).astype(float))
+
+
+def _lost_alone(runs: MixedRuns, fixed: Mapping[Site, Tensor], edges: Tensor, n: int) -> Float[Tensor, " edge"]:
+    """The divergence when one of these edges carries its writer's constant, mean over `n` prompts."""
+    shares = (torch.arange(len(runs.setting.edges)) != edges[:, None]).float().repeat_interleave(n, 0)
+    return runs.divergence(shares, fixed, torch.arange(n).repeat(len(edges))).unflatten(0, (len(edges), n)).mean(1)
 
 
 METHODS.add("ugs", uniform_gradient_sampling)

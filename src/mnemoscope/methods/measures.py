@@ -36,17 +36,18 @@ def auroc(scores: Float[np.ndarray, " edge"], truth: Bool[np.ndarray, " edge"]) 
 
 
 def precision_at_size(scores: Float[np.ndarray, " edge"], truth: Bool[np.ndarray, " edge"]) -> float:
-    """The expected share of true edges among as many of the highest score as there are true ones."""
-    n = int(truth.sum())
+    """The expected share of true edges among as many of the highest score as there are true ones; NaN for none."""
+    if not (n := int(truth.sum())):
+        return np.nan
     bound = np.sort(scores)[-n]
     above, tied = scores > bound, scores == bound
     return float(truth[above].sum() + (n - above.sum()) * truth[tied].mean()) / n
 
 
 def precision_and_recall(chosen: Bool[np.ndarray, " edge"], truth: Bool[np.ndarray, " edge"]) -> tuple[float, float]:
-    """Precision and recall of a circuit; the precision of an empty one is NaN."""
+    """Precision and recall of a circuit; the precision of an empty one is NaN, and so is recall of nothing."""
     hits = float((chosen & truth).sum())
-    return hits / chosen.sum() if chosen.any() else np.nan, hits / truth.sum()
+    return hits / chosen.sum() if chosen.any() else np.nan, hits / truth.sum() if truth.any() else np.nan
 
 
 def areas(shares: Sequence[float], faithfulness: Sequence[float] | Float[np.ndarray, " size"]) -> tuple[float, float]:
@@ -67,12 +68,23 @@ def nested_circuits(
     return np.argsort(order) < np.array([int(share * len(order)) for share in SHARES])[:, None]
 
 
-def protocol_auroc(setting: Setting, scores: Float[np.ndarray, " edge"], truth: Bool[np.ndarray, " edge"]) -> float:
-    """The AUROC of MIB's protocol, of scores by size; NaN where no false edge ever comes in."""
+def protocol_auroc(
+    setting: Setting,
+    scores: Float[np.ndarray, " edge"],
+    truth: Bool[np.ndarray, " edge"],
+    judged: Bool[np.ndarray, " edge"] | None = None,
+) -> float:
+    """The AUROC of MIB's protocol, of scores by size; NaN where no false edge ever comes in.
+
+    Edges that are not `judged` are grown like others, and do not count. None: all are.
+    """
+    outside = ~truth if judged is None else ~truth & judged
     grown = edge_order(setting.paths, scores, signed=False, connected=True)
     rank = np.full(len(scores), len(scores))
     rank[grown] = np.arange(len(grown))
     sizes = np.ceil(np.array(SHARES) * len(scores))
     circuits = setting.paths.prune(rank < sizes[:, None], from_embeddings=True)
-    true, false = (circuits[:, side].mean(1) for side in (truth, ~truth))
-    return float(trapezoid(true, false / false[-1])) if not truth.all() and false[-1] > 0 else np.nan
+    if not outside.any():
+        return np.nan
+    true, false = (circuits[:, side].mean(1) for side in (truth, outside))
+    return float(trapezoid(true, false / false[-1])) if false[-1] > 0 else np.nan

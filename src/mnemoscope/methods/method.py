@@ -14,12 +14,15 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 
 from mnemoscope.analyses.discovery.searches import edge_order
-from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, Setting, align_to_edges, circuit_masks
+from mnemoscope.analyses.discovery.setting import LARGE, ROUNDING, TARGET, Setting, align_to_edges, circuit_masks
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.guests import Registry
 
 Method = Callable[[Setting, int], xr.DataArray]
 """From a setting and a seed to a score per edge."""
+
+MOST_EDGES = 1200
+"""Edges of a model for methods whose time grows with their square."""
 
 METHODS: Registry[Method] = Registry("method", "methods")
 """Methods by name; guests add theirs in a module `methods`."""
@@ -29,6 +32,15 @@ def register(name: str, words: str, method: Method) -> Method:
     """Add a method that has no docstring of its own, with a line that describes it."""
     method.__doc__ = words
     return METHODS.add(name, method)
+
+
+def check_size(setting: Setting, what: str) -> None:
+    """Refuse a model with more than `MOST_EDGES` edges, for a method that runs circuits for every edge."""
+    if (n_edges := len(setting.edges)) > MOST_EDGES:
+        raise InputError(
+            f"{what} takes models with at most {MOST_EDGES:,} edges, since its time grows with their square; got "
+            f"{n_edges:,}; take edge-patching, which runs each edge once, or eap-ig-inputs"
+        )
 
 
 def describe(name: str) -> str:
@@ -61,13 +73,15 @@ def _fewest_edges(setting: Setting, scores: Float[np.ndarray, " edge"]) -> Bool[
     """The fewest edges of the largest scores that reach the target, pruned; none where no number of them does.
 
     Sizes that grow by about a fifth are run, then all up to the first that is enough: the fewest, unless faithfulness
-    falls in between.
+    falls in between. On graphs of more than `LARGE` edges it stays with the first sizes.
     """
     rank = np.argsort(edge_order(setting.paths, scores, signed=False, connected=False))
     n_edges = len(rank)
     growing = np.unique(np.geomspace(1, n_edges, 4 * n_edges.bit_length() + 1).round().astype(int))
     if (high := _first_enough(setting, rank, growing)) is None:
         return np.zeros(n_edges, dtype=bool)
+    if n_edges > LARGE:
+        return setting.prune(rank < high)
     low = max((size for size in growing if size < high), default=0)
     return setting.prune(rank < (_first_enough(setting, rank, np.arange(low + 1, high + 1)) or high))
 

@@ -16,10 +16,10 @@ from jaxtyping import Float
 
 from mnemoscope.analyses.discovery.searches import exhaustive_search, greedy
 from mnemoscope.analyses.discovery.setting import TARGET, Setting, label_edges
-from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL
 from mnemoscope.core.seeding import generator
-from mnemoscope.methods.method import METHODS
+from mnemoscope.methods.method import METHODS, check_size
 
 THRESHOLDS = (0.001, 0.01, 0.1, 1.0)
 """Thresholds of ACDC, in nats."""
@@ -27,8 +27,6 @@ CHOSEN_AT = 0.01
 """The threshold of ACDC's own choice."""
 N_ORDERS = 2
 """Random orders of edges for Shapley values; each counts backwards too."""
-MOST_EDGES = 200
-"""Edges of a model for whose Shapley values circuits are run."""
 
 
 def random_scores(setting: Setting, seed: int) -> xr.DataArray:
@@ -70,8 +68,8 @@ def minimal_circuits(setting: Setting, seed: int) -> xr.DataArray:
 
 def edge_shapley(setting: Setting, seed: int) -> xr.DataArray:
     """Edge Shapley values: the mean gain of the metric when an edge joins others in a random order."""
+    check_size(setting, "edge-shapley")
     n_edges, gains = len(setting.edges), []
-    in_range("the number of edges of a model for Shapley values", n_edges, 1, MOST_EDGES)
     sign = 1 if setting.metric.higher_is == "better" else -1
     for number in range(N_ORDERS):
         drawn = torch.randperm(n_edges, generator=generator(seed, "orders", number)).numpy()

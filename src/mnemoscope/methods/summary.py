@@ -1,10 +1,10 @@
 """The table of methods: means over families of known circuits, with intervals.
 
-The value of a family is the mean over its circuits (a program with its noised and padded variants) and over draws of
-pairs. An interval is the percentile bootstrap of the mean over families (`scipy.stats.bootstrap`), so that it holds the
-spread of variants and prompts within families too. It does not hold families unlike those tried. With few families it
-is too narrow; of fewer than `MIN_FAMILIES` none is given. *Over random*: the mean difference from random scores, family
-by family.
+The value of a family is the mean over its circuits (a program with its noised and padded variants), over their draws of
+noise and over draws of pairs. An interval is the percentile bootstrap of the mean over families
+(`scipy.stats.bootstrap`), so that it holds the spread of variants, noise and prompts within families too;
+`components` says how much each adds. It does not hold families unlike those tried. With few families it is too narrow;
+of fewer than `MIN_FAMILIES` none is given. *Over random*: the mean difference from random scores, family by family.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,15 @@ CONTROL = "random"
 
 def by_family(tried: xr.DataTree) -> xr.Dataset:
     """Measures, mean over the circuits of a family and over draws, over (family, finder) and what else they have."""
-    found: dict[str, list[xr.Dataset]] = {}
+    found: dict[str, dict[str, list[xr.Dataset]]] = {}
     for child in tried.children.values():
         each = child.to_dataset()
         measured = each[[*MEASURES, "faithfulness"]].mean("draw").drop_attrs()
-        found.setdefault(each.attrs["family"], []).append(measured)
-    means = [xr.concat(circuits, "circuit").mean("circuit") for circuits in found.values()]
+        found.setdefault(each.attrs["family"], {}).setdefault(each.attrs["circuit"], []).append(measured)
+    means = [
+        xr.concat([xr.concat(draws, "noise").mean("noise") for draws in circuits.values()], "circuit").mean("circuit")
+        for circuits in found.values()
+    ]
     return xr.concat(means, "family").assign_coords(
         family=list(found), n_circuits=("family", [len(circuits) for circuits in found.values()])
     )
@@ -50,26 +53,28 @@ def summarise(tried: xr.DataTree, *, seed: int = 0) -> xr.Dataset:
     result = {name: _with_interval(families[name], seed) for name in (*MEASURES, "faithfulness")}
     if CONTROL in families.finder:
         result["over_random"] = _with_interval(families.auroc - families.auroc.sel(finder=CONTROL, drop=True), seed)
-    takes = xr.concat([_takes(child.to_dataset()) for child in tried.children.values()], "circuit")
+    children = [child.to_dataset() for child in tried.children.values()]
+    takes = xr.concat([_takes(child) for child in children if not child.attrs["noise"]], "circuit")
     return xr.Dataset(
         {
             **result,
-            "n_families": families.auroc.isel(ranking=0).notnull().sum("family"),
+            "n_families": families.seconds.notnull().sum("family"),
             "n_circuits": takes.sum("circuit"),
         },
         attrs={
             "interval": f"95 %, percentile bootstrap over families, {N_RESAMPLES} resamples",
             "n_families": families.sizes["family"],
-            "n_circuits": len(tried.children),
-            "n_draws": next(iter(tried.children.values())).sizes["draw"],
-            "n": next(iter(tried.children.values())).attrs["n"],
+            "n_circuits": takes.sizes["circuit"],
+            "n_draws": children[0].sizes["draw"],
+            "n_noise": 1 + max(child.attrs["noise"] for child in children),
+            "n": children[0].attrs["n"],
         },
     )
 
 
 def _takes(found: xr.Dataset) -> xr.DataArray:
     """True for methods that take a circuit."""
-    return found.auroc.isel(ranking=0).notnull().any("draw").drop_attrs()
+    return found.seconds.notnull().any("draw").drop_attrs()
 
 
 def _with_interval(values: xr.DataArray, seed: int) -> xr.DataArray:

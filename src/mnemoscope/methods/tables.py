@@ -9,7 +9,7 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.methods.method import describe
-from mnemoscope.methods.summary import by_family
+from mnemoscope.methods.summary import by_family, summarise
 from mnemoscope.report.figures import LAYOUT, PALETTE
 from mnemoscope.report.tables import Number, Table, interval, pluralise, single_number
 
@@ -23,7 +23,11 @@ LIMITS = (
     "InterpBench protocol: AUROC as MIB's benchmark computes it, from ten circuits grown from the logits.",
     "A circuit is known by construction on these pairs: its edges carry the answer, and no other edge carries any of "
     "it. Small models with clean circuits are easier than trained ones: a method that succeeds here has shown no more "
-    "than that.",
+    "than that. Of trained models claims have established some edges, present or absent; only these count, and a "
+    "method that took part in establishing them is left out there.",
+    "Spread by source: families, their variants, noise drawn again, prompts drawn again. The last column is the "
+    "standard error of the mean over these families under other noise and prompts; the intervals of the first table "
+    "are for other families of this kind, and hold all sources.",
 )
 _RANKINGS = {"absolute": (PALETTE[0], "circle"), "signed": (PALETTE[1], "diamond-open")}
 
@@ -54,10 +58,11 @@ def method_table(summary: xr.Dataset) -> Table:
             for measure, ranking in columns.values()
         ]
         rows.append([name, single_number(int(at.n_circuits), ".0f"), *cells])
+    at = summary.attrs
+    draws = f"{pluralise(at['n_noise'], 'draw')} of noise, {pluralise(at['n_draws'], 'draw')} of {at['n']} pairs"
     title = (
-        f"means over families of circuits ({summary.attrs['n_families']}, with "
-        f"{pluralise(summary.attrs['n_circuits'], 'circuit')}), {pluralise(summary.attrs['n_draws'], 'draw')} of "
-        f"{summary.attrs['n']} pairs [95 % interval over families]"
+        f"means over families of circuits ({at['n_families']}, with {pluralise(at['n_circuits'], 'circuit')}), {draws} "
+        "[95 % interval over families]"
     )
     return Table(name="methods", title=title, header=["method", "circuits", *columns], rows=rows)
 
@@ -71,6 +76,44 @@ def _cell(values: xr.DataArray, n: int) -> Number:
     )
 
 
+def component_table(found: xr.Dataset) -> Table:
+    """A row for every method: the spread of its AUROC by source, and the error of the mean with these families."""
+    rows = []
+    for name in found.finder.values.tolist():
+        at = found.sel(finder=name)
+        cells = [*at.auroc.values.tolist(), float(at.auroc_fixed)]
+        rows.append([name, *("–" if np.isnan(cell) else single_number(cell, ".3f") for cell in cells)])
+    title = "AUROC, by size of the scores: standard deviation by source"
+    header = ["method", *found.source.values.tolist(), "error with these families"]
+    return Table(name="components", title=title, header=header, rows=rows)
+
+
+def kind_table(tried: xr.DataTree, seed: int = 0) -> Table | None:
+    """AUROC on circuits known by construction and on trained models; None where there is one kind only."""
+    share = {name: float(child.judged.mean()) for name, child in tried.children.items()}
+    kinds = {
+        "by construction": [name for name, judged in share.items() if judged == 1],
+        "trained": [name for name, judged in share.items() if 0 < judged < 1],
+    }
+    if not all(kinds.values()):
+        return None
+    parts = {kind: xr.DataTree.from_dict({n: tried[n].to_dataset() for n in names}) for kind, names in kinds.items()}
+    found = {kind: summarise(part, seed=seed) for kind, part in parts.items()}
+    rows = [
+        [
+            name,
+            *(
+                _cell(each.auroc.sel(finder=name, ranking="absolute"), each.attrs["n_families"])
+                for each in found.values()
+            ),
+        ]
+        for name in next(iter(found.values())).finder.values.tolist()
+    ]
+    counts = ", ".join(f"{each.attrs['n_families']} {kind}" for kind, each in found.items())
+    title = f"AUROC by what is known; families: {counts}"
+    return Table(name="kinds", title=title, header=["method", *kinds], rows=rows)
+
+
 def circuit_table(tried: xr.DataTree) -> Table:
     """A row for every circuit: its family, edges, and the AUROC of every method, mean over draws."""
     children = {name: child.to_dataset() for name, child in tried.children.items()}
@@ -78,7 +121,9 @@ def circuit_table(tried: xr.DataTree) -> Table:
     rows = []
     for name, each in children.items():
         found = each.auroc.sel(ranking="absolute").mean("draw")
-        edges = f"{int(each.truth.sum())} of {each.sizes['edge']}"
+        n_judged = int(each.judged.sum())
+        edges = f"{int(each.truth.sum())} of {n_judged}"
+        edges += f" judged, {each.sizes['edge']} in all" if n_judged < each.sizes["edge"] else ""
         cells = ["–" if np.isnan(value) else single_number(value, ".2f") for value in found.values]
         rows.append([name, each.attrs["family"], edges, *cells])
     title = "AUROC by circuit, by size of the scores, mean over draws"

@@ -36,6 +36,8 @@ class Discover(PairOptions):
     """Random circuits of the same size to compare with."""
     stability: bool = False
     """Find circuits again with other prompts, metrics, replacements, targets and searches; most time goes there."""
+    wordings: bool = False
+    """With --stability: other wordings of the same prompts too, of tasks that have some."""
     n_draws: int = 10
     """Draws of prompts for --stability."""
     n: int = 256
@@ -355,7 +357,7 @@ def notes(measured: MeasuredRuns) -> Sequence[str]:
     from mnemoscope.analyses.discovery.searches import MAX_EDGES
 
     first = next(iter(name_by_skill("discovery", measured.results).values()))
-    again = stability.LIMITS if measured.options.stability else ()
+    again = stability.notes(measured) if measured.options.stability else ()
     return (TRUTH if SMALLEST in first.search else NO_TRUTH.format(MAX_EDGES), *again)
 
 
@@ -364,6 +366,8 @@ def check(options: Discover) -> None:
     in_range("--n-random", options.n_random, 1, float("inf"))
     in_range("--target", options.target, 0.01, 1)
     in_range("--n-draws", options.n_draws, 2, float("inf"))
+    if options.wordings and not options.stability:
+        raise ms.InputError("--wordings is about --stability; add that, or leave --wordings out")
     metrics("--metric", [options.metric])
 
 

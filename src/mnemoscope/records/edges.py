@@ -1,4 +1,4 @@
-"""Path patching over seeds (`analyses.patching`): all edges for each skill, beside their estimates by gradients."""
+"""Path patching over seeds (`analyses.patching`): all edges for each skill, with or as estimates by gradients."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ class Edges(PatchSweepOptions, AuditOptions):
     Noising (necessity) patches the clean run with the corrupted one, denoising (sufficiency) the other way round.
     """
 
+    method: Literal["patch", "eap", "eap-ig"] = "patch"
+    """Patch every edge; or estimate patches by gradients alone: a few passes, whatever the number of edges."""
     embeddings: Literal["together", "apart"] = "together"
     """Token and positional embeddings as one writer or as two."""
     effect: Literal["total", "direct"] = "total"
@@ -45,7 +47,7 @@ class Edges(PatchSweepOptions, AuditOptions):
     freeze: tuple[Literal["attention", "layer_norm"], ...] = ()
     """Activations that keep their values of the unchanged run: attention, layer_norm."""
     approximate: bool = True
-    """Estimate by gradients too (EAP, EAP-IG): total effects with nothing frozen, of metrics that are smooth."""
+    """Estimate by gradients beside patches (EAP, EAP-IG): total effects, nothing frozen, of metrics that are smooth."""
 
 
 LIMITS = (
@@ -67,6 +69,11 @@ ELSEWHERE = (
     "is over the seeds that have the edge, and the picture is of the first seed only."
 )
 
+ALONE = (
+    "Effects are estimates by gradients, and no edge was patched. An audit of estimates says whether these differ from "
+    "0 over prompts; it does not say that the effects of patches do. Patch the edges that it finds: --method patch."
+)
+
 MOST = 40
 """Most edges of a table."""
 TOP = (3, 5)
@@ -83,7 +90,12 @@ def measure(run: ms.Run, options: Edges) -> dict[str, xr.Dataset]:
     kinds = {"embeddings": options.embeddings, "effect": options.effect, "freeze": options.freeze}
 
     def sweep(model: ms.HookedModel, skill: str) -> xr.Dataset:
-        return ms.patch_edges(model, by_skill[skill], metrics=chosen, **kinds)
+        if options.method == "patch":
+            return ms.patch_edges(model, by_skill[skill], metrics=chosen, **kinds)
+        found = _estimators()[options.method.upper()](
+            model, by_skill[skill], metrics=chosen, embeddings=options.embeddings
+        )
+        return found.drop_vars("unexplained", errors="ignore")
 
     values = {skill: sweep(model, skill) for skill in by_skill}
     for skill, pairs in by_skill.items():
@@ -99,13 +111,14 @@ def _estimate_effects(
     model: ms.HookedModel, pairs: ms.PromptPairs, values: xr.Dataset, options: Edges
 ) -> dict[str, xr.Dataset]:
     """Effects by estimate, and their distance from those of the sweep; nothing where no estimate is wanted."""
-    from mnemoscope.analyses.estimates import approximation, attribute_edges, integrate_edges
+    from mnemoscope.analyses.estimates import approximation
 
     smooth = metrics("--metrics", [name for name in _SMOOTH if name in values.metric])
-    if not options.approximate or not smooth or options.effect != "total" or options.freeze:
+    patched = options.method == "patch" and options.effect == "total" and not options.freeze
+    if not options.approximate or not smooth or not patched:
         return {}
     exact = values.sel(metric=[metric.name for metric in smooth])
-    by_name = {"EAP": attribute_edges, "EAP-IG": integrate_edges}
+    by_name = _estimators()
     estimates = [estimate(model, pairs, embeddings=options.embeddings, metrics=smooth) for estimate in by_name.values()]
     found = {
         "estimates": [ms.analyses.effects(estimate, refuse=False)[["ratio"]] for estimate in estimates],
@@ -113,6 +126,12 @@ def _estimate_effects(
     }
     names = xr.DataArray(list(by_name), dims="estimate", name="estimate")
     return {name: xr.concat(parts, names, combine_attrs="drop_conflicts") for name, parts in found.items()}
+
+
+def _estimators() -> dict[str, Any]:
+    from mnemoscope.analyses.estimates import attribute_edges, integrate_edges
+
+    return {"EAP": attribute_edges, "EAP-IG": integrate_edges}
 
 
 def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
@@ -128,8 +147,9 @@ def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
 
 def _metric_titles(measured: MeasuredRuns) -> dict[str, str]:
     first = next(iter(name_by_skill("edges", measured.results).values()))
-    frozen = "" if first.attrs["frozen"] == "nothing" else f", {first.attrs['frozen']} frozen"
-    how = f"under patches of single edges, {first.attrs['pairs']}, {measured.options.effect} effect{frozen}"
+    frozen = "" if first.attrs.get("frozen", "nothing") == "nothing" else f", {first.attrs['frozen']} frozen"
+    done = "under patches of" if (method := measured.options.method) == "patch" else f"{method.upper()} estimates of"
+    how = f"{done} single edges, {first.attrs['pairs']}, {measured.options.effect} effect{frozen}"
     return {metric: f"{metric} {how}" for metric in first.metric.values.tolist()}
 
 
@@ -158,13 +178,16 @@ def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
 
 def finding(measured: MeasuredRuns) -> str:
     """The claims that an audit allows, and the single edge that costs most, by skill."""
-    return audit_finding(measured) + describe_costliest(name_by_skill("edges", measured.results), what="single edges")
+    method = measured.options.method
+    what = "single edges" if method == "patch" else f"single edges, estimated by {method.upper()},"
+    return audit_finding(measured) + describe_costliest(name_by_skill("edges", measured.results), what=what)
 
 
 def notes(measured: MeasuredRuns) -> list[str]:
     """The estimates, where there are some, and means over seeds that differ in their edges."""
     estimated = [ESTIMATED] if name_by_skill("estimates", measured.results) else []
-    return [*estimated, *([ELSEWHERE] if layers_differ(name_by_skill("edges", measured.results)) else [])]
+    alone = [ALONE] if measured.options.method != "patch" else []
+    return [*alone, *estimated, *([ELSEWHERE] if layers_differ(name_by_skill("edges", measured.results)) else [])]
 
 
 def edge_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> ms.report.Table:
@@ -283,9 +306,14 @@ def layers_differ(effects: Mapping[str, xr.Dataset]) -> bool:
 
 
 def check(options: Edges) -> None:
-    """Refuse unknown metrics, and options of an audit that do not fit."""
+    """Refuse unknown metrics, options of an audit that do not fit, and estimates of anything but total effects."""
     check_metrics(options)
     check_audit(options)
+    if options.method != "patch" and (options.effect != "total" or options.freeze):
+        given = f"--freeze {' '.join(options.freeze)}" if options.freeze else f"--effect {options.effect}"
+        raise ms.InputError(
+            f"--method {options.method} estimates total effects with nothing frozen; got {given}; take --method patch"
+        )
 
 
 def finish(label: str, measured: MeasuredRuns) -> Results:

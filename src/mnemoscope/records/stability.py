@@ -13,18 +13,26 @@ from mnemoscope.records.record import MeasuredRuns, xr
 
 PART = "stability"
 """Results are called `stability_<skill>`."""
+SEEDS = "seeds"
+"""Overlaps between seeds are called `seeds_<skill>`."""
 LIMITS = (
     "Would the circuit be the same? Greedy circuits are found on several draws of prompts. Then one choice is changed "
     "at a time, and at last all at once: a random combination for each draw. Overlap is shared edges by edges of "
     "either, between draws, and for a single change with the usual circuit of the draw. Chance is that of random "
     "connected circuits of the same sizes, p the share of these that overlap as much. For a single change the draws "
     "are no replicates: p is that of one pair, and cannot be small where the graph has few circuits of that size.",
-    "Tasks have no second wording of their prompts. Other corruptions are shown as contrasts: they ask another "
-    "question, so that another circuit is no instability, and stand outside 'all at once'. Skills are analysed apart, "
-    "for the same reason. What other edges carry, a mean or zero, changes the question too, and takes part.",
+    "Other corruptions are shown as contrasts: they ask another question, so that another circuit is no instability, "
+    "and stand outside 'all at once'. Skills are analysed apart, for the same reason. What other edges carry, a mean "
+    "or zero, changes the question too, and takes part.",
     "The core holds the edges of nearly all circuits. This does not show that an edge is needed: searches share "
     "biases.",
 )
+WORDINGS = {
+    True: "Wordings change both sides of a pair alike: question and answer stay. They take part in 'all at once'.",
+    False: "The task has other wordings of its prompts, which --wordings tries.",
+    None: "The task has no other wording of its prompts.",
+}
+"""Notes by whether wordings were tried; None: there are none."""
 MOST = 60
 """Most edges of a table or figure."""
 _BAND = (0.025, 0.975)
@@ -42,6 +50,7 @@ def measure_stability(run: ms.Run, options: Any) -> dict[str, xr.Dataset]:
         found = ms.analyses.circuit_stability(
             model,
             pairs,
+            wordings=_wordings(run, options, pairs),
             contrasts=_contrasts(run, options, skill, batches),
             metrics=_usual_first(metric, METRICS),
             replacements=[
@@ -74,11 +83,30 @@ def _draws_by_skill(run: ms.Run, options: Any, batches: Sequence[ms.Batch]) -> d
     return {skill: [pairs[skill] for pairs in each] for skill in each[0]}
 
 
+def _wordings(run: ms.Run, options: Any, draws: Sequence[ms.PromptPairs]) -> dict[str, list[ms.PromptPairs]]:
+    """The pairs in every other wording of the task; none unless they are wanted."""
+    task = run.spec.task
+    names = getattr(task, "wordings", ())
+    if options.wordings and not names:
+        raise InputError(f"--wordings: the task {task.name} has no other wording of its prompts; leave it out")
+    seed = run.spec.seed
+    wanted = names if options.wordings else ()
+    return {name: [pairs.reworded(task, name, seed=seed + i) for i, pairs in enumerate(draws)] for name in wanted}
+
+
+def notes(measured: MeasuredRuns) -> Sequence[str]:
+    """The limits, and whether there are other wordings and they were tried."""
+    tasks = [run.spec.task for run in measured.runs]
+    some = any(getattr(task, "wordings", ()) for task in tasks)
+    return (*LIMITS, *([WORDINGS[measured.options.wordings if some else None]] if tasks else []))
+
+
 def _contrasts(run: ms.Run, options: Any, skill: str, batches: Sequence[ms.Batch]) -> dict[str, list[ms.PromptPairs]]:
-    """Pairs by the other corruptions of the task; those that sequences of a skill do not admit are left out."""
+    """Pairs by the other corruptions of the task, without wordings that are tried; left out where a skill has none."""
     skills, found = ((skill,) if run.spec.task.skills(batches[0]) else ()), {}
     for kind in run.spec.task.corruptions:
-        if kind == (options.corruption or run.spec.task.corruptions[0]):
+        tried = getattr(run.spec.task, "wordings", ()) if options.wordings else ()
+        if kind == (options.corruption or run.spec.task.corruptions[0]) or kind in tried:
             continue
         try:
             found[kind] = _draws_by_skill(run, replace(options, corruption=kind, skills=skills), batches)[skill]
@@ -88,15 +116,21 @@ def _contrasts(run: ms.Run, options: Any, skill: str, batches: Sequence[ms.Batch
 
 
 def seed_overlap(measured: MeasuredRuns, skill: str, found: xr.Dataset) -> xr.Dataset | None:
-    """The overlap of the usual circuits of seeds on their first draw; none for a single seed."""
+    """The overlap of the usual circuits of seeds on their first draw; none for a single seed.
+
+    It is taken from the results where it is of as many seeds: those that are selected are some of these.
+    """
     if found.sizes["seed"] < 2:
         return None
+    circuits = found.circuit.isel(change=0, draw=0, drop=True) == 1
+    kept = measured.results.get(f"{SEEDS}_{skill}")
+    if kept is not None and int(kept.n_found) == int(circuits.any("edge").sum()):
+        return kept
     run, options = measured.runs[0], replace(measured.options, n_draws=1)
     (pairs,) = _draws_by_skill(run, options, list(_batches(run, options)))[skill]
     about = {"replacement": options.replacement, "embeddings": options.embeddings}
     setting = ms.analyses.Setting(model=run.hooked(options.step), pairs=pairs, **about)
-    circuits = found.circuit.isel(change=0, draw=0, drop=True)
-    return ms.analyses.seed_stability(setting, circuits == 1, n_random=options.n_random)
+    return ms.analyses.seed_stability(setting, circuits, n_random=options.n_random)
 
 
 def overlaps_of_seeds(measured: MeasuredRuns) -> dict[str, xr.Dataset]:
@@ -104,7 +138,7 @@ def overlaps_of_seeds(measured: MeasuredRuns) -> dict[str, xr.Dataset]:
     each = {
         skill: seed_overlap(measured, skill, found) for skill, found in name_by_skill(PART, measured.results).items()
     }
-    return {f"seeds_{skill}": between for skill, between in each.items() if between is not None}
+    return {f"{SEEDS}_{skill}": between for skill, between in each.items() if between is not None}
 
 
 def tables(measured: MeasuredRuns) -> list[ms.report.Table]:

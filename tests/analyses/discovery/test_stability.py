@@ -214,6 +214,7 @@ def test_the_same_seed_gives_the_same_circuits_and_draws():
     ("changes", "named"),
     [
         ({"pairs": 1}, "pairs must hold at least two draws"),
+        ({"wordings": {"twin": draws(2)}, "contrasts": {"twin": draws(2)}}, "both have twin; rename one"),
         ({"wordings": {"other": []}}, "other must have as many draws as pairs, 2; got 0"),
         ({"metrics": []}, "metrics must name at least one choice"),
         ({"core": 2}, "core must be from 0 to 1"),

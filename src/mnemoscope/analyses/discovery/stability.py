@@ -151,8 +151,8 @@ def circuit_stability(
         `choice` over (draw, name): the combinations of `all at once`.
 
     Raises:
-        InputError: There are fewer than two draws, or not as many of each wording; a list of choices is empty; a
-            number is out of range; or as `Setting.span`.
+        InputError: There are fewer than two draws, or not as many of each wording; a wording and a contrast share a
+            name; a list of choices is empty; a number is out of range; or as `Setting.span`.
 
     >>> draws = ms.analyses.resample_pairs(pairs, 3)
     >>> few = {"metrics": [ms.core.metrics.LOGIT_DIFF], "replacements": ["patch"], "n_random": 20}
@@ -162,6 +162,8 @@ def circuit_stability(
     """
     asked = {USUAL: pairs, **(wordings or {})}
     compared = {**(contrasts or {})}
+    if twice := sorted(asked.keys() & compared.keys()):
+        raise InputError(f"wordings and contrasts must have names of their own; both have {twice[0]}; rename one")
     _check(asked | compared, metrics=metrics, replacements=replacements, targets=targets, searches=searches)
     in_range("core", core, 0, 1)
     in_range("n_random", n_random, 1, float("inf"))

@@ -20,13 +20,15 @@ class Methods(JobOptions, ResultOptions):
     """
 
     circuits: tuple[str, ...] = ()
-    """Names of known circuits; none: all."""
+    """Names of known circuits; none: all whose models are installed."""
     methods: tuple[str, ...] = ()
     """Names of methods; none: all."""
     n: int = 32
     """Pairs of prompts that score edges, and as many others on which circuits are judged."""
     draws: int = 2
     """Draws of pairs for each circuit."""
+    noise_draws: int = 1
+    """Draws of the noise of circuits that have any."""
     seed: int = 0
     """Draws pairs, random scores, orders and masks."""
     out: Path = Path("results/methods")
@@ -38,6 +40,7 @@ def run(options: Methods) -> None:
     check_out(options.out, is_file=False)
     in_range("--n", options.n, 2, float("inf"))
     in_range("--draws", options.draws, 1, float("inf"))
+    in_range("--noise-draws", options.noise_draws, 1, float("inf"))
     import mnemoscope as ms
     from mnemoscope.cli.analysis import fill_page, write_results
     from mnemoscope.cli.output import countdown
@@ -51,6 +54,7 @@ def run(options: Methods) -> None:
         options.methods or None,
         n=options.n,
         n_draws=options.draws,
+        n_noise=options.noise_draws,
         seed=options.seed,
         store=options.out / "measured",
     )
@@ -61,9 +65,13 @@ def run(options: Methods) -> None:
             advance()
     tried = tree_of(results)
     summary = ms.methods.summarise(tried, seed=options.seed)
+    spread = ms.methods.components(tried)
+    by_kind = tables.kind_table(tried, options.seed)
     shown = Display(
         tables=[
             tables.method_table(summary),
+            *([] if by_kind is None else [by_kind]),
+            tables.component_table(spread),
             tables.circuit_table(tried),
             tables.method_list(summary.finder.values.tolist()),
         ],
@@ -74,7 +82,7 @@ def run(options: Methods) -> None:
     title = f"{summary.sizes['finder']} methods on {summary.attrs['n_circuits']} known circuits"
     page = ms.report.Page(f"methods: {title}", "")
     fill_page(page, shown)
-    found = {"methods": summary, "circuits": tried}
+    found = {"methods": summary, "components": spread, "circuits": tried}
     write_results("methods", title, found, shown.tables, page, options.out, finding=shown.finding, options=options)
 
 

@@ -32,6 +32,7 @@ class FactualRecall(BaseTask):
     name: ClassVar[str] = "factual-recall"
     references: ClassVar[tuple[str, ...]] = ("uniform", "relation_uniform", "relation", "subject", "fact")
     corruptions: ClassVar[tuple[str, ...]] = ("other_subject", "other_relation", "other_noise")
+    wordings: ClassVar[tuple[str, ...]] = ("other_noise",)
     clusters: ClassVar[str] = "subject"
 
     n_subjects: int = 32

@@ -29,6 +29,7 @@ class ModularAddition(BaseTask):
     name: ClassVar[str] = "modular-addition"
     references: ClassVar[tuple[str, ...]] = ("uniform", "training_set", "sum")
     corruptions: ClassVar[tuple[str, ...]] = ("other_a", "other_b", "other_sum", "other_difference", "exchanged")
+    wordings: ClassVar[tuple[str, ...]] = ("exchanged",)
 
     modulus: int = 59
     """p; odd, so that every number has a half."""

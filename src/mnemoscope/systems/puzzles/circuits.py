@@ -1,11 +1,18 @@
 """Known circuits of the puzzles: hand-set models, with the edges that carry the answer on pairs of one kind.
 
-Positions are the same on both sides of a pair, so that edges that carry nothing else are not in the circuit.
+Positions are the same on both sides of a pair, so that edges that carry nothing else are not in the circuit. Of trained
+models P11 and P13 establish some edges. In one layer the token at the place where the answer is read reaches queries,
+MLP and logits; the pairs have the same token there, so that these edges carry nothing.
 """
 
 from functools import partial
 
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
 import mnemoscope as ms
+from mnemoscope.systems.puzzles.analyses.sorted_list import owners
 from mnemoscope.systems.puzzles.constructed.digit_sum import adder
 from mnemoscope.systems.puzzles.constructed.first_unique import counter
 from mnemoscope.systems.puzzles.constructed.palindrome import mirror_reader
@@ -87,4 +94,66 @@ ms.methods.plant_circuit(
     family="running-sum",
     source="L0H0 averages the numbers so far; the MLP tells a mean above zero from one below.",
     edges=("input → L0H0 v", "L0H0 → L0 MLP", "L0 MLP → logits"),
+)
+
+
+def _busiest(trained: ms.Subject) -> int:
+    """The head that owns the most values."""
+    return int(owners(trained).mean() > 0.5)
+
+
+def sorting_edges(trained: ms.Subject) -> tuple[set[str], set[str]]:
+    """The values that the busiest head reads and copies; queries and the direct path carry nothing."""
+    head = f"L0H{_busiest(trained)}"
+    return {f"input → {head} v", f"{head} → logits"}, {"input → L0H0 q", "input → L0H1 q", "input → logits"}
+
+
+def sorting_pairs(trained: ms.Subject, n: int, seed: int) -> ms.PromptPairs:
+    """Lists in which the next value is another one, where the busiest head owns the right answer."""
+    pairs = draw_pairs(8 * n, seed, task=trained.task, kind="replace_next")
+    asked = torch.arange(trained.task.n_ctx) == pairs.corrupted.known["asker"][:, None]
+    own = torch.from_numpy(owners(trained) == _busiest(trained))
+    pairs = pairs.read_at(asked)
+    return pairs.select(own[pairs.answer[asked]]).select(slice(n))
+
+
+def summing_edges(trained: ms.Subject) -> tuple[set[str], set[str]]:
+    """The values of the one head; its even attention, the MLP's own input and the direct path carry nothing."""
+    return {"input → L0H0 v"}, {"input → L0H0 q", "input → L0H0 k", "input → L0 MLP", "input → logits"}
+
+
+def summing_pairs(trained: ms.Subject, n: int, seed: int) -> ms.PromptPairs:
+    """Sequences in which one value turns the last sum, but the last one, read at the end."""
+    pairs = draw_pairs(4 * n, seed, task=trained.task, kind="turn_sum").read_last()
+    return pairs.select(_same_at_end(pairs)).select(slice(n))
+
+
+def _same_at_end(pairs: ms.PromptPairs) -> Bool[Tensor, " prompt"]:
+    return pairs.clean.inputs[:, -1] == pairs.corrupted.inputs[:, -1]
+
+
+TRAINED = (32, 33, 34)
+"""The first shipped seeds."""
+ms.methods.plant_trained(
+    TRAINED,
+    name="trained-sorted-list",
+    label="sorted-list-quick",
+    source=(
+        "P11, 16 of 16: the own head of a value looks at the next one and copies it (attention, OV circuit, attention "
+        "knocked out). The own head is found by mean ablation. Unjudged: keys, and the other head."
+    ),
+    sides=sorting_edges,
+    pairs=sorting_pairs,
+    established_by=("edge-ablation-mean",),
+)
+ms.methods.plant_trained(
+    TRAINED,
+    name="trained-running-sum",
+    label="running-sum-quick",
+    source=(
+        "P13, 16 of 16: attention is even whatever the tokens, and the values of the head are the running mean "
+        "(patterns and weights). Unjudged: the ways from the head on, since P14 is refuted."
+    ),
+    sides=summing_edges,
+    pairs=summing_pairs,
 )

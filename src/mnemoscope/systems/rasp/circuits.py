@@ -4,7 +4,7 @@ from functools import partial
 
 from mnemoscope import PromptPairs, generator
 from mnemoscope.core import one_of
-from mnemoscope.methods import KNOWN_CIRCUITS, KnownCircuit
+from mnemoscope.methods import KNOWN_CIRCUITS, KnownCircuit, NoisedCircuit
 from mnemoscope.systems.rasp.models import VARIANTS, compiled
 from mnemoscope.systems.rasp.programs import PROGRAMS
 from mnemoscope.systems.rasp.tasks import Rasp
@@ -41,6 +41,8 @@ def known_circuit(program: str, variant: str | None = None, *, seed: int = 0) ->
 
 
 for _program in PROGRAMS:
-    for _variant in (None, *VARIANTS):
-        _name = f"rasp-{_program}" + (f"-{_variant}" if _variant else "")
-        KNOWN_CIRCUITS.add(_name, partial(known_circuit, _program, _variant))
+    KNOWN_CIRCUITS.add(f"rasp-{_program}", partial(known_circuit, _program))
+    for _variant in VARIANTS:
+        KNOWN_CIRCUITS.add(
+            f"rasp-{_program}-{_variant}", NoisedCircuit(build=partial(known_circuit, _program, _variant))
+        )

@@ -45,6 +45,7 @@ class PermutationLookup(BaseTask):
         "toggle_repeat",
         "permute_pairs",
     )
+    wordings: ClassVar[tuple[str, ...]] = ("permute_pairs",)
 
     n_values: int = 5
     """V, the number of values; 3 to 8."""

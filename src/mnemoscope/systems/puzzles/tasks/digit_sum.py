@@ -32,6 +32,7 @@ class DigitSum(BaseTask):
     name: ClassVar[str] = "digit-sum"
     references: ClassVar[tuple[str, ...]] = ("answer", "without_carry", "without_chain")
     corruptions: ClassVar[tuple[str, ...]] = ("flip_carry", "change_digit", "exchange_numbers")
+    wordings: ClassVar[tuple[str, ...]] = ("exchange_numbers",)
 
     n_digits: int = 4
     """Digits of each number; at least 2."""

@@ -28,6 +28,7 @@ class SortedList(BaseTask):
     name: ClassVar[str] = "sorted-list"
     references: ClassVar[tuple[str, ...]] = ("uniform", "shown", "larger", "answer")
     corruptions: ClassVar[tuple[str, ...]] = ("replace_next", "replace_later", "reorder")
+    wordings: ClassVar[tuple[str, ...]] = ("reorder",)
 
     n_values: int = 51
     """Values from 0, of which a list shows some."""
