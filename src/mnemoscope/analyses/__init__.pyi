@@ -85,6 +85,9 @@ from .labour import Metric as Metric
 from .labour import division_of_labour as division_of_labour
 from .labour import head_effects as head_effects
 from .labour import subject_division as subject_division
+from .langevin import LangevinChains as LangevinChains
+from .learning_coefficient import learning_coefficient as learning_coefficient
+from .learning_coefficient import loss_learning_coefficient as loss_learning_coefficient
 from .memory_recall import Association as Association
 from .memory_recall import chance_threshold as chance_threshold
 from .memory_recall import embedding_vectors as embedding_vectors
@@ -108,7 +111,9 @@ from .neurons import selectivity as selectivity
 from .onsets import ONSET_THRESHOLD as ONSET_THRESHOLD
 from .onsets import ThresholdDirection as ThresholdDirection
 from .onsets import first_step as first_step
+from .onsets import half_way_step as half_way_step
 from .onsets import order_of_onsets as order_of_onsets
+from .onsets import steepest_step as steepest_step
 from .onsets import threshold_onset as threshold_onset
 from .originals import describe_rank as describe_rank
 from .originals import place_original as place_original
