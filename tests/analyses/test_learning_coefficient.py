@@ -15,7 +15,7 @@ import torch
 import mnemoscope as ms
 from mnemoscope.analyses import LangevinChains, learning_coefficient, loss_learning_coefficient
 from mnemoscope.analyses.langevin import Drawn
-from mnemoscope.analyses.learning_coefficient import describe_health, label_draws
+from mnemoscope.analyses.local_learning import describe_health, label_draws
 from mnemoscope.models.building import build, build_untrained
 from tests.toys import Sums
 

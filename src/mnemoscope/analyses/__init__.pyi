@@ -86,8 +86,8 @@ from .labour import division_of_labour as division_of_labour
 from .labour import head_effects as head_effects
 from .labour import subject_division as subject_division
 from .langevin import LangevinChains as LangevinChains
-from .learning_coefficient import learning_coefficient as learning_coefficient
-from .learning_coefficient import loss_learning_coefficient as loss_learning_coefficient
+from .local_learning import learning_coefficient as learning_coefficient
+from .local_learning import loss_learning_coefficient as loss_learning_coefficient
 from .memory_recall import Association as Association
 from .memory_recall import chance_threshold as chance_threshold
 from .memory_recall import embedding_vectors as embedding_vectors
