@@ -172,12 +172,12 @@ def _share(order: xr.Dataset, first: str, second: str) -> ms.report.Number:
 
 def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """The coefficient and the scores of skills along steps, one line per seed."""
-    estimate = measured.results["learning_coefficient"][["estimate"]].rename(estimate=NAME)
+    estimate = measured.results["learning_coefficient"].estimate
     skills = measured.results["skills"]
     accuracies = [str(name) for name in skills if str(name).startswith("accuracy_")]
     panels = {"local learning coefficient": [NAME], "accuracy" if accuracies else "squared error": accuracies}
     panels = panels if accuracies else {**panels, "squared error": [str(name) for name in skills]}
-    figure = ms.report.trajectory_curves(xr.merge([estimate, skills], combine_attrs="drop"), panels)
+    figure = ms.report.trajectory_curves(skills.assign({NAME: estimate}), panels)
     figure.update_traces(mode="lines+markers", marker_size=4)
     figure.update_xaxes(type="log")
     caption = "Coefficient and skills of every checkpoint but the first, on a logarithmic axis; one line per seed."
