@@ -96,23 +96,39 @@ def measure(run: ms.Run, options: LearningCoefficient) -> dict[str, xr.Dataset]:
 
 
 def tables(measured: MeasuredRuns) -> list[ms.report.Table]:
-    """The coefficient of every checkpoint; onsets, and the order with each skill."""
+    """The last checkpoint, every checkpoint, onsets, and the order of the coefficient and each skill."""
     found = measured.results["learning_coefficient"]
-    rows = []
-    for step in found.step.values.tolist():
-        at = found.sel(step=step).where(found.sel(step=step).estimate.notnull(), drop=True)
-        if at.seed.size:
-            flags = [f"{flag} {int(at[flag].sum())}/{at.seed.size}" for flag in FLAGS if at[flag].any()]
-            numbers = [
-                ms.report.mean_with_range(at[name], form)
-                for name, form in (("start_loss", ".4f"), ("estimate", ".2f"), ("spread", ".2f"))
-            ]
-            rows.append([str(step), *numbers, ", ".join(flags) or "none"])
-    header = ("step", "loss", "coefficient", "spread over chains", "flags: seeds")
-    title = "local learning coefficient"
-    shown = [ms.report.Table(name="coefficient", title=title, header=header, rows=rows)]
+    last = last_checkpoints(found)
+    names = {"start_loss": "loss", "estimate": "coefficient", "spread": "spread over chains"}
+    cells = {name: ms.report.mean_with_range(last[name], _FORMS[name]) for name in names}
+    header, title = ("of the last checkpoint", "value"), "local learning coefficient"
+    rows = [[words, cells[name]] for name, words in names.items()]
+    shown = [ms.report.Table(name="last", title=title, header=header, rows=rows)]
+    shown.append(checkpoint_table(found))
     events = onsets(measured.results)
     return shown if events is None else [*shown, onset_table(events), order_table(events)]
+
+
+_FORMS = {"start_loss": ".4f", "estimate": ".2f", "spread": ".2f"}
+
+
+def last_checkpoints(found: xr.Dataset) -> xr.Dataset:
+    """The measures of the last checkpoint that was there, over seed."""
+    each = [found.isel(seed=[i]).dropna("step", subset=["estimate"]) for i in range(found.sizes["seed"])]
+    return xr.concat([one.isel(step=-1, drop=True) for one in each], "seed")
+
+
+def checkpoint_table(found: xr.Dataset) -> ms.report.Table:
+    """The coefficient of every checkpoint, its spread over chains, and the seeds with each flag."""
+    rows = []
+    for step in found.step.values.tolist():
+        at = found.sel(step=step).dropna("seed", subset=["estimate"])
+        if at.seed.size:
+            flags = [f"{flag} {int(at[flag].sum())}/{at.seed.size}" for flag in FLAGS if at[flag].any()]
+            cells = [ms.report.mean_with_range(at[name], form) for name, form in _FORMS.items()]
+            rows.append([str(step), *cells, ", ".join(flags) or "none"])
+    header = ("step", "loss", "coefficient", "spread over chains", "flags: seeds")
+    return ms.report.Table(name="checkpoints", title="coefficient of every checkpoint", header=header, rows=rows)
 
 
 Onsets = Mapping[str, xr.DataArray]
@@ -186,7 +202,7 @@ def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
 
 def finding(measured: MeasuredRuns) -> str:
     """The last coefficient, and for every skill which of the two comes first, with the interval over seeds."""
-    found = measured.results["learning_coefficient"].isel(step=-1)
+    found = last_checkpoints(measured.results["learning_coefficient"])
     said = [f"The coefficient of the last checkpoint is {ms.report.mean_with_range(found.estimate, '.1f')}."]
     events = onsets(measured.results)
     learned = [name for name in measured.results[GATE].skill.values.tolist() if events is not None and name in events]
@@ -196,8 +212,10 @@ def finding(measured: MeasuredRuns) -> str:
     n = pluralise(order.attrs["n"], "seed")
     for skill in learned:
         before, after = (_share(order, *pair) for pair in ((NAME, skill), (skill, NAME)))
-        both = f"{before} of {n} the coefficient is half-way up before the onset of {skill}, in {after} after it"
-        said.append(f"In {both}: {_first(order, skill)}.")
+        said.append(
+            f"The coefficient is half-way up before the onset of {skill} in a share {before} of {n}, and after it in "
+            f"{after}: {_first(order, skill)}."
+        )
     return " ".join(said)
 
 
