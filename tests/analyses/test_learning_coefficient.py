@@ -117,7 +117,7 @@ def test_reduced_rank_regression(sizes):
     a, b = torch.zeros(hidden, n_in, dtype=torch.float64), torch.zeros(n_out, hidden, dtype=torch.float64)
     a[range(rank), range(rank)] = b[range(rank), range(rank)] = 1
     truth = b @ a
-    chains = LangevinChains(localisation=1, burn_in=2000, draws=6000)
+    chains = LangevinChains(localisation=1, burn_in=1000, draws=3000)
     found = loss_learning_coefficient(
         lambda w: (w["b"] @ w["a"] - truth).square().sum() / 2, {"a": a, "b": b}, n=100_000, chains=chains
     )

@@ -36,6 +36,12 @@ def test_the_finding_says_which_comes_first(rises, words):
     assert words in said
 
 
+def test_skills_that_no_seed_learned_have_no_order():
+    measured = planted([20])
+    measured.results[GATE].learned[:] = False
+    assert "copy" not in record.finding(measured)
+
+
 def test_few_seeds_decide_nothing():
     assert "neither comes first in most seeds, as far as these tell" in record.finding(planted([20], n_seeds=3))
 

@@ -131,7 +131,7 @@ def checkpoint_table(found: xr.Dataset) -> ms.report.Table:
     return ms.report.Table(name="checkpoints", title="coefficient of every checkpoint", header=header, rows=rows)
 
 
-Onsets = Mapping[str, xr.DataArray]
+Onsets = Mapping[str, Any]
 """Event to its onset over seed; NaN: never."""
 
 
@@ -205,7 +205,8 @@ def finding(measured: MeasuredRuns) -> str:
     found = last_checkpoints(measured.results["learning_coefficient"])
     said = [f"The coefficient of the last checkpoint is {ms.report.mean_with_range(found.estimate, '.1f')}."]
     events = onsets(measured.results)
-    learned = [name for name in measured.results[GATE].skill.values.tolist() if events is not None and name in events]
+    gate = measured.results[GATE].learned
+    learned = [name for name in gate.skill.values[gate.any("seed").values].tolist() if name in (events or {})]
     if events is None or not learned:
         return said[0]
     order = ms.analyses.order_of_onsets(events)
