@@ -2,12 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.attention import (
-    SCORES,
-    attention_by_mechanism,
-    head_scores,
-    repeated_tokens,
-)
+from mnemoscope.analyses.attention_scores import SCORES, head_scores, repeated_tokens
+from mnemoscope.analyses.attention_shares import attention_by_mechanism
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.patterns import Mechanism, earlier_same, fixed_key, identity, previous, uniform
 from mnemoscope.models.constructed import induction

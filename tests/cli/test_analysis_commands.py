@@ -25,6 +25,7 @@ COMMANDS = {
         {"by-role", "top-k", "most-needed"},
     ),
     "truncate": ({"truncation"}, {"probability", "accuracy"}),
+    "learning-coefficient": ({"learning_coefficient", "skills"}, {"last", "checkpoints", "onsets", "order"}),
     "heads": (
         {"heads", "joint", "shares", "scores", "paths", "selection"},
         {"mechanisms", "together", "without-path"},
@@ -36,6 +37,7 @@ WORDS = {
     "circuits": ["--n", "64"],
     "neurons": ["--n", "64", "--sampled"],
     "truncate": ["--n", "64", "--ranks", "0", "8"],
+    "learning-coefficient": ["--n", "12", "--n-chains", "2", "--burn-in", "20", "--draws", "10"],
     "heads": ["--n", "64"],
 }
 

@@ -46,7 +46,9 @@ def test_it_is_measured_as_a_run_is(published, two_seeds, tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("command", sorted(records()))
 def test_every_analysis_takes_it(command, published, two_seeds, tmp_path, capsys):
-    extra = {"neurons": ["--sampled"], "truncate": ["--ranks", "0"]}.get(command, [])
+    quick = ["--n-chains", "2", "--burn-in", "20", "--draws", "10"]
+    words = {"neurons": ["--sampled"], "truncate": ["--ranks", "0"], "learning-coefficient": quick}
+    extra = words.get(command, [])
     main([command, str(two_seeds), "--n", "32", *extra, "--original", str(published)])
     none = "have no number that the original mine and several seeds share" in " ".join(capsys.readouterr().out.split())
     assert bool(list(tmp_path.glob(f"results/*/{command}/original-mine.csv"))) != none

@@ -97,6 +97,7 @@ CHEAP = {
     "neurons": ["--n", "32", "--sampled"],
     "probe": ["--n", "64", "--latents", "target", "--sites", "resid_post"],
     "discover": ["--n", "8", "--n-random", "2"],
+    "learning-coefficient": ["--n", "12", "--n-chains", "2", "--burn-in", "20", "--draws", "10"],
     "interchange": ["--n", "16", "--n-pairs", "16", "--n-random", "2"],
     "edges": ["--n", "8"],
     "evaluate": ["--n-samples", "16"],

@@ -17,6 +17,7 @@ QUICK = {
     "discover": {"n": 16, "n_random": 4},
     "heads": {"n": 64},
     "interchange": {"n": 64, "n_pairs": 64, "n_random": 2},
+    "learning-coefficient": {"n": 16, "burn_in": 20, "draws": 10, "n_chains": 2},
     "neurons": {"n": 64, "sampled": True},
     "patch": {"n": 16},
     "edges": {"n": 16},

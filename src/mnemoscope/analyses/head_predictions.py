@@ -41,20 +41,18 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from mnemoscope.analyses.full_circuits import ov_circuits, qk_circuits
 from mnemoscope.analyses.head_circuits import composition, copying, offset_affinity, same_token_affinity, spectra
-from mnemoscope.analyses.head_weights import (
+from mnemoscope.analyses.head_sigmas import (
     NORMALISATIONS,
-    EffectiveWeights,
     Normalisation,
     Sigmas,
-    effective_weights,
     frozen_sigmas,
     normalisation_attrs,
-    ov_circuits,
-    qk_circuits,
     record_attention,
     sequence_weights,
 )
+from mnemoscope.analyses.head_weights import EffectiveWeights, effective_weights
 from mnemoscope.analyses.residual import split_sequences_by_memory
 from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch, Named
@@ -95,7 +93,7 @@ def predict_patterns(
     """Agreement of the scores and patterns that the embeddings' QK circuits predict with the actual ones.
 
     The positions of the model are added to its residual stream, and sequences have at least two tokens; those of an
-    enumeration count by their probability. `normalisation` says what the reads are divided by (see `head_weights`); for
+    enumeration count by their probability. `normalisation` says what the reads are divided by (see `head_sigmas`); for
     `linearised` sigma is frozen `at` these sequences, or at the batch itself.
 
     Returns:

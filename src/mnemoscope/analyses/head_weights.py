@@ -1,4 +1,4 @@
-"""The weights of heads as attention and the unembedding see them, and the full QK and OV circuits that they make.
+"""The weights of heads as attention and the unembedding see them.
 
 LayerNorm gives w * (x - mean(x)) / sigma(x) + b. All of it except the division by sigma is linear, and can be moved
 into the matrices that read: W_Q becomes C diag(w) W_Q, where C subtracts the mean over the residual stream, and b_Q
@@ -6,39 +6,21 @@ becomes b_Q + b W_Q; likewise for keys, values and the unembedding. The matrices
 centred, since no reader sees their mean. This is the folding of Elhage et al. 2021 and of TransformerLens (`fold_ln`,
 `center_writing_weights`); the model is not changed, and the unembedding is not centred over the vocabulary.
 
-What is left is the division by sigma, the root of the variance plus eps. Results say what is done about it:
-
-- `folded`: sigma is left out (1). Shapes and signs of circuits are right, their size is not.
-- `linearised`: sigma is frozen at its mean over a batch, one number per layer. Sizes are typical of the batch.
-- `actual`: sigma of every position of every sequence. This is exact, and no longer one matrix.
-
-With x = W_E[token] + W_pos[pos] in place of the residual stream, the score of a query i and a key j falls into nine
-parts: (W_E[t_i] + W_pos[i] + bias) W_Q W_K^T (W_E[t_j] + W_pos[j] + bias)^T / attn_scale. The output of a head in the
-logits falls into three: (W_E[t_j] + W_pos[j] + bias) W_V W_O W_U, times the attention to j. Here `bias` stands for b_Q,
-b_K and b_V themselves (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits").
-
-*Shows*, for the first layer, all there is: the parts add up to the score, and weighted with the pattern to the head's
-direct contribution to the logits (once divided by the sigmas). *Does not show*, for later layers, what earlier heads
-and MLPs contribute, nor what the head is needed for.
+What is left is the division by sigma, the root of the variance plus eps (`analyses.head_sigmas`).
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import torch
-import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.core.arguments import check_arguments
-from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel, ModelLike, norm_gain, resolve_model, without_hooks
-from mnemoscope.interventions.reading import pick_nothing, unembed_only
 from mnemoscope.interventions.writing import is_classic
 
 _NOT_LINEAR = {
@@ -56,10 +38,6 @@ _NOT_LINEAR = {
 _GAP = 1e-2
 """Share of the largest value by which what a bridge computes may miss what its weights say; bfloat16 rounds to 4e-3."""
 _KINDS = (None, "LN", "LNPre", "RMS", "RMSPre")
-Frozen = Literal["folded", "linearised"]
-Normalisation = Literal["folded", "linearised", "actual"]
-FROZEN: tuple[Frozen, ...] = ("folded", "linearised")
-NORMALISATIONS: tuple[Normalisation, ...] = (*FROZEN, "actual")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -246,227 +224,3 @@ def _finite(name: str, weight: Tensor) -> Tensor:
     if not weight.isfinite().all():
         raise InputError(f"the model's {name} holds NaN or infinity; check its weights, or take an earlier checkpoint")
     return weight.detach().double()
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Sigmas:
-    """Sigma before attention of every chosen layer, and before the unembedding; frozen ones have a single row."""
-
-    layer: Float[Tensor, "batch pos layer"]
-    final: Float[Tensor, "batch pos"]
-
-
-@torch.no_grad()
-def record_attention(
-    model: HookedModel,
-    weights: EffectiveWeights,
-    batch: Batch,
-    kinds: Sequence[str] = (),
-    frozen: Sigmas | None = None,
-) -> tuple[dict[str, Float[Tensor, "batch ..."]], Sigmas]:
-    """Activations of attention of some `kinds`, such as `q`, in float64, and sigmas: `frozen`, or of every position.
-
-    Raises InputError where one is not finite.
-    """
-    streams = [f"blocks.{layer}.hook_resid_pre" for layer in weights.layers]
-    streams.append(f"blocks.{model.cfg.n_layers - 1}.hook_resid_post")
-    names = {f"blocks.{layer}.attn.hook_{kind}" for layer in weights.layers for kind in kinds}.union(streams)
-    with unembed_only(model, pick_nothing):
-        _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name in names)
-    for name in names:
-        if not cache[name].isfinite().all():
-            raise InputError(f"the model's {name} holds NaN or infinity; check its weights and hooks")
-    activations = {name: cache[name].double() for name in names}
-    for name in (name for name in names if name.endswith((".hook_k", ".hook_v"))):
-        activations[name] = activations[name].repeat_interleave(model.cfg.n_heads // cache[name].shape[2], 2)
-    if frozen is not None:
-        return activations, frozen
-    *before, final = (weights.sigma(activations[name]) for name in streams)
-    return activations, Sigmas(layer=torch.stack(before, -1), final=final)
-
-
-@torch.no_grad()
-def frozen_sigmas(
-    model: HookedModel, weights: EffectiveWeights, normalisation: Frozen, at: Batch | None = None
-) -> Sigmas:
-    """One sigma per layer; `linearised` needs a batch."""
-    one_of("normalisation", normalisation, FROZEN)
-    ones = torch.ones(1, 1, len(weights.layers), dtype=torch.double, device=weights.W_E.device)
-    if normalisation == "folded" or not weights.normalised:
-        return Sigmas(layer=ones, final=ones[..., 0])
-    if at is None:
-        raise InputError("normalisation='linearised' needs the batch at which sigma is frozen; pass at=batch")
-    _, actual = record_attention(model, weights, at)
-    real = at.real.to(actual.final)  # every sequence counts by its weight, however long it is
-    share = (
-        (sequence_weights(at) / sequence_weights(at).sum()).to(actual.final)[:, None] * real / real.sum(1, keepdim=True)
-    )
-
-    layer, final = (torch.einsum("bp,bp...->...", share, sigma)[None, None] for sigma in (actual.layer, actual.final))
-    return Sigmas(layer=layer, final=final)
-
-
-def sequence_weights(batch: Batch) -> Float[Tensor, " batch"]:
-    """The weight of each sequence: its probability, or one."""
-    return torch.ones(len(batch), dtype=torch.double) if batch.weights is None else batch.weights.double()
-
-
-def normalisation_attrs(
-    weights: EffectiveWeights, normalisation: Normalisation, at: Batch | None
-) -> dict[str, str | int]:
-    """Attributes of a result: what was done about normalisation."""
-    words = {
-        "folded": "sigma left out",
-        "linearised": "sigma frozen at its mean over a batch, one number per layer",
-        "actual": "sigma of every position of every sequence",
-    }
-    how = f"{normalisation}: {words[normalisation]}" if weights.normalised else "none"
-    result: dict[str, str | int] = {"weights": weights.description, "normalisation": how}
-    if normalisation == "linearised" and weights.normalised and at is not None:
-        result["n_frozen_at"] = len(at)
-    return result
-
-
-Source = Literal["token", "pos"]
-SOURCES: tuple[Source, ...] = ("token", "pos")
-MAX_ENTRIES = 2**24
-"""Numbers in one result (128 MiB)."""
-_Sources = dict[str, tuple[list[int], Float[Tensor, "source d_model"]]]
-
-
-@check_arguments
-@torch.no_grad()
-def qk_circuits(
-    model: ModelLike,
-    *,
-    normalisation: Frozen = "folded",
-    at: Batch | None = None,
-    parts: Sequence[Source] = SOURCES,
-    tokens: Sequence[int] | None = None,
-    positions: Sequence[int] | None = None,
-    layers: Sequence[int] | None = None,
-) -> xr.Dataset:
-    """The addition of each part of a query and of a key to the attention score.
-
-    `folded` leaves sigma out; `linearised` freezes it at its mean over `at`. Without positions in the residual stream
-    only the part `token` can be read. `tokens`, `positions` and `layers` restrict the read. Raises InputError where the
-    model is not supported, its positions are wanted and are no matrix, an index is out of range, or the result would
-    have more than 2^24 numbers.
-
-    Returns variables `<query part>_<key part>` for the parts token, pos and bias, over (layer, head) and, as they have
-    them, (query_token or query_pos, key_token or key_pos), in attention scores: divided by attn_scale, before the
-    softmax. `sigma` (layer) is what both sides were divided by. In a rotary model token_token is at one position.
-
-    >>> ms.analyses.qk_circuits(model).token_token.dims
-    ('layer', 'head', 'query_token', 'key_token')
-    """
-    model = resolve_model(model)
-    weights = effective_weights(model, layers)
-    sources = _sources(weights, model, parts, tokens, positions)
-    n_heads = weights.W_Q.shape[0] * weights.W_Q.shape[1]
-    _check_size(n_heads * sum(len(chosen) for chosen, _ in sources.values()) ** 2)
-    sigma = frozen_sigmas(model, weights, normalisation, at).layer[0, 0]
-    reads = {
-        side: {
-            **{part: embedding @ w / sigma[:, None, None, None] for part, (_, embedding) in sources.items()},
-            "bias": bias[:, :, None],
-        }
-        for side, w, bias in (("query", weights.W_Q, weights.b_Q), ("key", weights.W_K, weights.b_K))
-    }
-    variables = {}
-    for query, key in product((*sources, "bias"), repeat=2):
-        scores = reads["query"][query] @ reads["key"][key].mT / weights.attn_scale[:, None, None, None]
-        array = xr.DataArray(to_numpy(scores), dims=("layer", "head", f"query_{query}", f"key_{key}"))
-        variables[f"{query}_{key}"] = array.squeeze([name for name in array.dims if str(name).endswith("bias")])
-    coords = {f"{side}_{part}": chosen for side in ("query", "key") for part, (chosen, _) in sources.items()}
-    return _dataset(weights, variables, coords, sigma).assign_attrs(
-        unit="attention score (divided by attn_scale, before the softmax)",
-        **normalisation_attrs(weights, normalisation, at),
-    )
-
-
-@check_arguments
-@torch.no_grad()
-def ov_circuits(
-    model: ModelLike,
-    *,
-    normalisation: Frozen = "folded",
-    at: Batch | None = None,
-    parts: Sequence[Source] = SOURCES,
-    tokens: Sequence[int] | None = None,
-    positions: Sequence[int] | None = None,
-    logits: Sequence[int] | None = None,
-    layers: Sequence[int] | None = None,
-) -> xr.Dataset:
-    """The addition of a head to the logits when it attends, with weight one, to a token, a position, and by its bias.
-
-    Arguments and errors as for `qk_circuits`; `logits` chooses among the outputs.
-
-    Returns `token_logit` (layer, head, source_token, logit), `pos_logit` (layer, head, source_pos, logit), `bias_logit`
-    (layer, head, logit): b_V through W_O and W_U. In logits, up to a constant that all logits of a source may share.
-    `sigma` (layer) is what the source was divided by (the bias is not), attribute `sigma_final` what everything was.
-
-    >>> ms.analyses.ov_circuits(model).token_logit.dims
-    ('layer', 'head', 'source_token', 'logit')
-    """
-    model = resolve_model(model)
-    weights = effective_weights(model, layers)
-    sources = _sources(weights, model, parts, tokens, positions)
-    outputs = check_indices("logits", logits, weights.W_U.shape[1])
-    n_heads = weights.W_Q.shape[0] * weights.W_Q.shape[1]
-    _check_size(n_heads * len(outputs) * sum(len(chosen) for chosen, _ in sources.values()))
-    sigmas = frozen_sigmas(model, weights, normalisation, at)
-    sigma, final = sigmas.layer[0, 0], sigmas.final[0, 0]
-    written = weights.W_O @ weights.W_U[:, outputs] / final
-    variables = {}
-    for part, (_, embedding) in sources.items():
-        logit = embedding @ weights.W_V / sigma[:, None, None, None] @ written
-        dims = ("layer", "head", f"source_{part}", "logit")
-        variables[f"{part}_logit"] = xr.DataArray(to_numpy(logit), dims=dims)
-    bias = (weights.b_V[:, :, None] @ written)[:, :, 0]
-    variables["bias_logit"] = xr.DataArray(to_numpy(bias), dims=("layer", "head", "logit"))
-    coords = {f"source_{part}": chosen for part, (chosen, _) in sources.items()} | {"logit": outputs}
-    return _dataset(weights, variables, coords, sigma).assign_attrs(
-        unit="logit, up to a constant", sigma_final=float(final), **normalisation_attrs(weights, normalisation, at)
-    )
-
-
-def _sources(
-    weights: EffectiveWeights,
-    model: HookedModel,
-    parts: Sequence[Source],
-    tokens: Sequence[int] | None,
-    positions: Sequence[int] | None,
-) -> _Sources:
-    for part in parts:
-        one_of("an entry of parts", part, SOURCES)
-    result: _Sources = {}
-    if "token" in parts:
-        chosen = check_indices("tokens", tokens, len(weights.W_E))
-        result["token"] = (chosen, weights.W_E[chosen])
-    if "pos" in parts:
-        if weights.W_pos is None:
-            how = f"{model.cfg.positional_embedding_type}: not added to the residual stream"
-            raise InputError(f"the model's positions are {how}, so that they have no circuits; pass parts=['token']")
-        chosen = check_indices("positions", positions, len(weights.W_pos))
-        result["pos"] = (chosen, weights.W_pos[chosen])
-    return result
-
-
-def _check_size(n_entries: int) -> None:
-    if n_entries > MAX_ENTRIES:
-        way_out = "choose tokens=, positions= or layers=, or read them factored (spectra, singular_tokens)"
-        raise InputError(f"full circuits have at most {MAX_ENTRIES:,} entries; these have {n_entries:,}; {way_out}")
-
-
-def _dataset(
-    weights: EffectiveWeights,
-    variables: dict[str, xr.DataArray],
-    coords: dict[str, list[int]],
-    sigma: Float[Tensor, " layer"],
-) -> xr.Dataset:
-    return xr.Dataset(
-        {**variables, "sigma": ("layer", to_numpy(sigma))},
-        coords={**weights.coords, **coords},
-        attrs={"complete_for": "layer 0; in later layers the direct path from the embeddings only"},
-    )

@@ -179,8 +179,36 @@ def first_step(values: xr.DataArray) -> xr.DataArray:
     """
     if not falls_with_learning(str(values.name)):
         return threshold_onset(values, ONSET_THRESHOLD).by
-    middle = (values.isel(step=0) + values.min("step")) / 2
-    return threshold_onset(values - middle, 0.0, direction="fall").by
+    return half_way_step(values, direction="fall")
+
+
+def half_way_step(values: xr.DataArray, *, direction: ThresholdDirection) -> xr.DataArray:
+    """The first step from which values stay half-way from their first to their largest (`rise`) or smallest one.
+
+    It is over the other dimensions; NaN where a value is missing.
+
+    >>> course = xr.DataArray([1.0, 1.5, 2.5, 3.0], coords={"step": [0, 10, 20, 30]})
+    >>> ms.analyses.half_way_step(course, direction="rise").item()
+    20.0
+    """
+    end = values.max("step") if direction == "rise" else values.min("step")
+    middle = (values.isel(step=0) + end) / 2
+    return threshold_onset(values - middle, 0.0, direction=direction).by
+
+
+def steepest_step(values: xr.DataArray) -> xr.DataArray:
+    """The step that values rise most to, from the step before in the series; a change point without a model of the
+    curve. It is over the other dimensions; NaN where they never rise, or one is missing.
+
+    >>> course = xr.DataArray([1.0, 1.5, 2.5, 3.0], coords={"step": [0, 10, 20, 30]})
+    >>> ms.analyses.steepest_step(course).item()
+    20.0
+    """
+    found = series(values, at_least=2)
+    rises = np.diff(found.rows, axis=1)
+    known = found.defined & (np.nan_to_num(rises).max(1) > 0)
+    steps = found.steps[1:][np.nan_to_num(rises).argmax(1)]
+    return found.labelled([{"step": step if there else np.nan} for step, there in zip(steps, known, strict=True)]).step
 
 
 Times = Float[np.ndarray, "seed event"]

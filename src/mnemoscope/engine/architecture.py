@@ -5,8 +5,8 @@ configuration and the names of the parameters say whether the engine represents 
 logits must agree with the model's to 1e-4 of their size, in bfloat16 to a few of its roundings.
 """
 
-from collections.abc import Collection, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -127,6 +127,16 @@ def transformer_with_points(model: HookedModel, points: Collection[str]) -> Tran
 def transformer_without_hooks(model: HookedModel, points: Collection[str]) -> Transformer | None:
     """As `with_points`, for a model that carries no hooks; None if it carries some."""
     return transformer_with_points(model, points) if hooked_points(model) == frozenset() else None
+
+
+def transformer_with_parameters(model: HookedModel) -> Callable[[Parameters], Transformer] | None:
+    """A function from parameters to the transformer that a model would be with them, with gradients through it.
+
+    None if the model carries hooks, or the engine does not represent it.
+    """
+    if hooked_points(model) != frozenset() or isinstance(read_transformer(model), str):
+        return None
+    return partial(_build_transformer, model)
 
 
 def hooked_points(model: HookedModel) -> frozenset[str] | None:

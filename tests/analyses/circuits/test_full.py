@@ -4,8 +4,9 @@ import torch
 import xarray as xr
 from transformers import GemmaConfig, GemmaForCausalLM, Olmo2Config, Olmo2ForCausalLM
 
+from mnemoscope.analyses.full_circuits import ov_circuits, qk_circuits
 from mnemoscope.analyses.head_circuits import composition
-from mnemoscope.analyses.head_weights import effective_weights, ov_circuits, qk_circuits
+from mnemoscope.analyses.head_weights import effective_weights
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.building import fold_normalisation

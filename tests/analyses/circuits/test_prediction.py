@@ -6,8 +6,8 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses import head_predictions as prediction
+from mnemoscope.analyses.full_circuits import ov_circuits, qk_circuits
 from mnemoscope.analyses.head_predictions import fit, fit_sums, predict_patterns, predict_removal
-from mnemoscope.analyses.head_weights import ov_circuits, qk_circuits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.constructed import induction, induction_batch

@@ -3,8 +3,8 @@ import pytest
 import torch
 import xarray as xr
 
+from mnemoscope.analyses.full_circuits import ov_circuits, qk_circuits
 from mnemoscope.analyses.head_circuits import copying, offset_affinity, same_token_affinity, singular_tokens, spectra
-from mnemoscope.analyses.head_weights import ov_circuits, qk_circuits
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.building import build, fold_normalisation

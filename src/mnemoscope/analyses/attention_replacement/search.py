@@ -19,7 +19,8 @@ all. They show nothing about how the weights come about.
 that look alike on this distribution cannot be distinguished. It says nothing about what MLPs and values do. A head is
 "not needed" alone if another one can stand in for it: then step 3 fails.
 
-`read_heads` puts this search, the shares and the scores of every head (`analyses.attention`) together.
+`read_heads` puts this search together with the shares and the scores of every head (`analyses.attention_shares`,
+`analyses.attention_scores`).
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.attention import attention_by_mechanism, head_scores, layer_attention
+from mnemoscope.analyses.attention import layer_attention
 from mnemoscope.analyses.attention_replacement.losses import TOLERANCE, HeadIndex, LossMeter, loss_meter
 from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, N_PATHS_AT_ONCE, Grain, prune, remove_paths
 from mnemoscope.analyses.attention_replacement.replacement import (
@@ -43,6 +44,8 @@ from mnemoscope.analyses.attention_replacement.replacement import (
     replace_together,
 )
 from mnemoscope.analyses.attention_replacement.set_patterns import prepare_trials
+from mnemoscope.analyses.attention_scores import head_scores
+from mnemoscope.analyses.attention_shares import attention_by_mechanism
 from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError

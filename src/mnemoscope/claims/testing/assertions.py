@@ -24,7 +24,7 @@ from itertools import permutations
 import xarray as xr
 
 from mnemoscope.analyses.ablation import RemovalKind, ablate, components
-from mnemoscope.analyses.attention import attention_by_mechanism
+from mnemoscope.analyses.attention_shares import attention_by_mechanism
 from mnemoscope.analyses.roles import choose_roles, role_prompts
 from mnemoscope.claims.testing.cases import record_effect, subject_or_current
 from mnemoscope.core import positions
