@@ -59,7 +59,7 @@ def test_draws_of_noise_differ_and_stand_beside_each_other():
     assert not np.allclose(*scores)
     summary = ms.methods.summarise(tried)
     assert (summary.attrs["n_circuits"], summary.attrs["n_noise"]) == (2, 2)
-    found = ms.methods.components(tried)
+    found = ms.methods.variance_components(tried)
     assert found.auroc.sel(source=["noise", "prompts"]).notnull().all()
     assert found.auroc.sel(source="families").isnull().all()
     family = [

@@ -2,7 +2,7 @@ from .catalogue import KNOWN_CIRCUITS as KNOWN_CIRCUITS
 from .catalogue import METHODS as METHODS
 from .catalogue import describe as describe
 from .catalogue import score_edges as score_edges
-from .components import components as components
+from .components import variance_components as variance_components
 from .known import KnownCircuit as KnownCircuit
 from .known import NoisedCircuit as NoisedCircuit
 from .known import OpenQuestion as OpenQuestion

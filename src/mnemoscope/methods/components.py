@@ -18,13 +18,13 @@ SOURCES = ("families", "variants", "noise", "prompts")
 _MEASURES = ("auroc", "CPR", "CMD")
 
 
-def components(tried: xr.DataTree) -> xr.Dataset:
+def variance_components(tried: xr.DataTree) -> xr.Dataset:
     """Standard deviations by source for AUROC, CPR and CMD, edges ranked by size.
 
     Returns each measure over (finder, source), in its unit, NaN where no source of the kind was drawn twice; and
     `<measure>_fixed` over finder.
 
-    >>> found = ms.methods.components(ms.methods.try_methods(["induction"], ["eap", "random"], n=8, n_draws=2))
+    >>> found = ms.methods.variance_components(ms.methods.try_methods(["induction"], ["eap", "random"], n=8, n_draws=2))
     >>> found.auroc.sel(source="prompts").dims
     ('finder',)
     """

@@ -65,7 +65,7 @@ def run(options: Methods) -> None:
             advance()
     tried = tree_of(results)
     summary = ms.methods.summarise(tried, seed=options.seed)
-    spread = ms.methods.components(tried)
+    spread = ms.methods.variance_components(tried)
     by_kind = tables.kind_table(tried, options.seed)
     shown = Display(
         tables=[
