@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from mnemoscope.core.errors import InputError, in_range, one_of
 
@@ -75,6 +75,10 @@ Weight = Literal[
 WEIGHTS: tuple[Weight, ...] = get_args(Weight)
 _MODULES = {"W_E": "embed", "W_pos": "pos_embed", "W_U": "unembed", "b_U": "unembed"}
 _TEXT = re.compile(r"(L(?P<layer>\d+)(H(?P<head>\d+))? )?(?P<name>\w+)")
+_SITE = re.compile(
+    r"(?:L(?P<layer>\d+)(?:H(?P<head>\d+))?)?(?: ?(?!neuron |pos |query |key )(?P<kind>\w+))?"
+    r"(?: neuron (?P<neuron>\([^)]*\)|\d+))?(?: (?:pos|query) (?P<pos>\([^)]*\)|\S+))?(?: key (?P<key>\([^)]*\)|\S+))?"
+)
 _PARAMETER = re.compile(r"(blocks\.(?P<layer>\d+)\.)?\w+\.(?P<name>\w+)")
 _BY_HEAD_WEIGHTS = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V")
 
@@ -126,10 +130,37 @@ class Site:
         parts = [("neuron", self.neuron), ("pos" if self.key is None else "query", self.pos), ("key", self.key)]
         return " ".join([name.strip(), *(f"{axis} {value}" for axis, value in parts if value is not None)])
 
+    @classmethod
+    def read(cls, text: str) -> "Site":
+        """The site of a text as `str` writes it: `L1H3`, `L0 MLP`, `L0H1 pattern query -1 key 2`, `embed`.
+
+        Raises InputError where it is none.
+
+        >>> ms.Site.read("L0H1 pos -1") == ms.Site(kind="z", layer=0, head=1, pos=-1)
+        True
+        """
+        found = _SITE.fullmatch(text.strip())
+        if found is None or not (found["layer"] or found["kind"]):
+            raise InputError(f"a place must look like L1H3, L0 MLP, L0H1 pattern or L0 resid_post pos 2; got {text!r}")
+        named = found.groupdict()
+        kind = {None: "z" if named["head"] else None, "MLP": "mlp_out"}.get(named["kind"], named["kind"])
+        if kind is None:
+            raise InputError(f"{text!r} names a layer and no kind of activation; such as {text.strip()} MLP")
+        numbers = {axis: int(named[axis]) for axis in ("layer", "head") if named[axis] is not None}
+        places: dict[str, Any] = {axis: _read_number(named[axis]) for axis in ("neuron", "pos", "key") if named[axis]}
+        return cls(kind=cast("Kind", kind), **numbers, **places)
+
     @property
     def hook(self) -> str:
         """Name of the hook point at which the site is changed; `result` is changed in the sum of the heads."""
         return _HOOKS[self.kind] if self.layer is None else f"blocks.{self.layer}.{_HOOKS[self.kind]}"
+
+
+def _read_number(text: str) -> Position:
+    """A number, several in parentheses, or a name."""
+    if text.startswith("("):
+        return tuple(int(part) for part in text.strip("(), ").split(","))
+    return int(text) if re.fullmatch(r"-?\d+", text) else text
 
 
 @dataclass(frozen=True, kw_only=True)

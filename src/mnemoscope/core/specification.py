@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from mnemoscope.core.clamp import Clamp
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.guests import Registry
 from mnemoscope.core.html import html_tables
@@ -224,6 +225,8 @@ class Recipe:
     stop_at: float | None = field(default=None, metadata=NEWER)
     """Early stopping: training ends with the first line of metrics by which every skill has at least this accuracy on
     test prompts; none: after n_steps."""
+    clamps: tuple[Clamp, ...] = field(default=(), metadata=NEWER)
+    """The places that training holds at a value, and when; those at one place act in this order."""
 
     def __post_init__(self) -> None:
         for name in ("n_steps", "batch_size", "metrics_every", "save_every"):
@@ -244,6 +247,8 @@ class Recipe:
             in_range("recipe.stop_at", self.stop_at, 0, 1)
         for step in self.checkpoint_steps or ():
             in_range("recipe.checkpoint_steps", step, 0, self.n_steps)
+        for clamp in self.clamps:
+            in_range(f"start of the clamp {clamp}", clamp.start, 0, self.n_steps - 1)
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
