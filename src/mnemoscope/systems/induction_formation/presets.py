@@ -11,7 +11,7 @@ from mnemoscope import PRESETS, SYSTEMS, ModelSpec, Preset, Recipe, System, Trai
 from mnemoscope.systems.induction_formation.tasks import FewShot
 
 _QUICK = Recipe(
-    name="quick", n_steps=3000, batch_size=128, learning_rate=2e-4, metrics_every=20,
+    name="quick", n_steps=3000, batch_size=128, learning_rate=5e-4, metrics_every=10,
     checkpoint_steps=tuple(range(0, 3000, 100)), save_every=1000,
 )  # fmt: skip
 _PUBLISHED = Recipe(

@@ -23,12 +23,11 @@ from torch import Tensor
 
 from mnemoscope import TASKS, BaseTask, Batch, InputError
 from mnemoscope import generator as stream
-from mnemoscope.core import POSITION_NAMES, in_range, one_of
+from mnemoscope.core import POSITION_NAMES, IdealPart, in_range, one_of
+from mnemoscope.systems.induction_formation.ideal_parts import LABELS, QUERY, perfect_parts
 
 SPLITS = ("train", "test")
 POSITIONS = ("exemplar 1", "label 1", "exemplar 2", "label 2", "query")
-LABELS, QUERY = (1, 3), 4
-"""Positions of the labels, each after its exemplar, and of the query."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +189,10 @@ class FewShot(BaseTask):
         elif name == "answer":
             guess = one_hot(batch.targets[:, QUERY], self.n_labels).double()
         return guess[:, None].expand(-1, self.n_ctx, -1).masked_fill(~batch.scored[..., None], math.nan)
+
+    def ideal_parts(self) -> dict[str, IdealPart]:
+        """The parts of the circuit at their ideal form, by name (`ideal_parts`)."""
+        return perfect_parts(self.n_labels)
 
     # ---- counterfactuals
 
