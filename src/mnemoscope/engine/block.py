@@ -192,15 +192,18 @@ class Attention:
             k, v = (x.repeat_interleave(self.n_sharing, -3) for x in (k, v))
         scores = attention_scores(q, k, scale=1.0 if self.linear else self.scale, soft_cap=self.soft_cap)
         scores = at("attn.hook_attn_scores", hide_keys(scores, mask, linear=self.linear))
-        return at("attn.hook_pattern", self.pattern(scores)) @ v
+        return at("attn.hook_pattern", self.pattern(scores, at)) @ v
 
-    def pattern(self, scores: Float[Tensor, "*rows query key"]) -> Float[Tensor, "*rows query key"]:
+    def pattern(
+        self, scores: Float[Tensor, "*rows query key"], at: Changes = NO_CHANGES
+    ) -> Float[Tensor, "*rows query key"]:
         """Attention pattern from scores, which a hook may have changed. A query that sees no key attends to nothing."""
         if self.linear:
             return scores
         # Softmax over minus infinities alone is NaN. Under `vmap` no value can be tested, so there it stays, unless
-        # there is padding, where a query may see nothing.
-        pattern = softmax(scores) if self.masked is None else safe_softmax(scores)
+        # there is padding, or training with a clamp at the scores, where a query may see nothing.
+        may_be_empty = self.masked is not None or (not at.exact and at.any("attn.hook_attn_scores"))
+        pattern = safe_softmax(scores) if may_be_empty else softmax(scores)
         finite = not self.fused or pattern.sum().isfinite()
         return mix_pattern(pattern if finite else pattern.nan_to_num(), scores, self.mix)
 

@@ -5,7 +5,8 @@ activation; a function that returns None only observes.
 
 A change that changes nothing must leave every bit as it is. So a run with `Changes`, even empty ones, takes each step
 by itself where a model has several layers. Only a run with `NONE` may fuse steps or look up the first layer, which
-gives other last bits.
+gives other last bits. Training with clamps needs no such comparison: with `exact` false, blocks without a change run as
+with `NONE`.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,11 +32,13 @@ class Changes:
 
     `by_point` has functions by the full names of hook points, such as `blocks.0.attn.hook_z`; `within` is the prefix of
     the names by which they are called, such as `blocks.0.`. With `where_read`, everything after the heads of the last
-    block is formed, and changed, only where it is read.
+    block is formed, and changed, only where it is read. `exact` keeps the bits of what is not changed.
     """
 
-    def __init__(self, by_point: Mapping[str, Change], within: str = "", *, where_read: bool = False):
-        self.by_point, self._within, self.where_read = by_point, within, where_read
+    def __init__(
+        self, by_point: Mapping[str, Change], within: str = "", *, where_read: bool = False, exact: bool = True
+    ):
+        self.by_point, self._within, self.where_read, self.exact = by_point, within, where_read, exact
 
     def __call__(self, point: str, activation: Tensor) -> Tensor:
         """Apply the change at a hook point to its activation."""
@@ -45,7 +48,12 @@ class Changes:
 
     def of_block(self, index: int) -> "Changes":
         """The same changes, called by names within a block."""
-        return Changes(self.by_point, f"blocks.{index}.", where_read=self.where_read) if self.by_point else self
+        within = f"blocks.{index}."
+        if not self.by_point:
+            return self
+        if not self.exact and not any(point.startswith(within) for point in self.by_point):
+            return NO_CHANGES
+        return Changes(self.by_point, within, where_read=self.where_read, exact=self.exact)
 
     def any(self, *points: str) -> bool:
         """True if one of the points has a change."""

@@ -76,11 +76,13 @@ def head_outputs(
     `queries` are positions in ascending order (None: all). Changes go by full names.
     """
     here = at.of_block(0)
+    if first.block.attn is None or not first.block.attn.fused:  # picking scores has no rule for `vmap`
+        return None
     if at.any(*BEFORE_BLOCKS) or here.any(*BEFORE_QUERIES, "attn.hook_q") or not _pays(first, inputs):
         return None
     scores, values = _build_tables(first, inputs.shape[1]).scores_and_values(inputs, queries)
     scores = here("attn.hook_attn_scores", scores)
-    pattern = here("attn.hook_pattern", first.block.attention.pattern(scores))
+    pattern = here("attn.hook_pattern", first.block.attention.pattern(scores, here))
     return here("attn.hook_z", (pattern @ values).transpose(1, 2))
 
 

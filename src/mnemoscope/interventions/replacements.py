@@ -90,6 +90,22 @@ def make_replacer(
     Resampling draws from the stream `resample` of `seed`. Raises InputError where the source does not fit the batch.
     """
     match intervention:
+        case SetPattern(mechanism=mechanism):
+            pattern = checked_pattern(mechanism, batch if rows is None else batch.select(rows))
+            return lambda old: with_pattern(old, pattern)
+        case Patch():
+            new, stays = _patch_values(intervention, _recorded(intervention, batch, recordings, seed, rows), rows)
+            return lambda old: _exchanged(intervention.basis, old, torch.where(stays.to(old.device), old, new.to(old)))
+        case Mean() | Resample():
+            new = _recorded(intervention, batch, recordings, seed, rows)
+            return lambda old: new.to(old)
+        case _:
+            return make_own_replacer(intervention)
+
+
+def make_own_replacer(intervention: Zero | Knockout | Scale | Add | Project) -> Replacer:
+    """The change that an intervention makes whatever the batch is."""
+    match intervention:
         case Zero():
             return torch.zeros_like
         case Knockout():
@@ -100,15 +116,12 @@ def make_replacer(
             return lambda old: old + coefficient * _width(direction, old)
         case Project():
             return lambda old: _projected(intervention, old)
-        case SetPattern(mechanism=mechanism):
-            pattern = checked_pattern(mechanism, batch if rows is None else batch.select(rows))[:, None]
-            return lambda old: torch.where(pattern.isnan(), old, pattern.to(old))
-        case Patch():
-            new, stays = _patch_values(intervention, _recorded(intervention, batch, recordings, seed, rows), rows)
-            return lambda old: _exchanged(intervention.basis, old, torch.where(stays.to(old.device), old, new.to(old)))
-        case Mean() | Resample():
-            new = _recorded(intervention, batch, recordings, seed, rows)
-            return lambda old: new.to(old)
+
+
+def with_pattern(old: Tensor, pattern: Float[Tensor, "rows query key"]) -> Tensor:
+    """Attention of all heads by a pattern; rows of NaN stay as they are."""
+    new = pattern[:, None]
+    return torch.where(new.isnan(), old, new.to(old))
 
 
 def _recorded(

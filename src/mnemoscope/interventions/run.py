@@ -224,18 +224,24 @@ def _parameter(model: HookedModel, site: ParamSite) -> torch.nn.Parameter:
 
 @torch.no_grad()
 def _changed_weight(intervention: AtWeight, site: ParamSite, weight: Tensor, decompositions: Decompositions) -> Tensor:
-    part = weight if site.head is None else weight[site.head]
-    match intervention:
-        case Zero():
-            part = torch.zeros_like(part)
-        case Scale(factor=factor):
-            part = part * factor
-        case LowRank(rank=rank, part=kept):
-            part = _truncated(part, site, rank, kept == "top", decompositions)
+    def new(part: Tensor) -> Tensor:
+        match intervention:
+            case Zero():
+                return torch.zeros_like(part)
+            case Scale(factor=factor):
+                return part * factor
+            case LowRank(rank=rank, part=kept):
+                return _truncated(part, site, rank, kept == "top", decompositions)
+
+    return change_head(site, weight, new)
+
+
+def change_head(site: ParamSite, weight: Tensor, new: Callable[[Tensor], Tensor]) -> Tensor:
+    """The weight with a function applied to the part of the head that the site names, or to all of it."""
     if site.head is None:
-        return part
+        return new(weight)
     result = weight.clone()
-    result[site.head] = part
+    result[site.head] = new(weight[site.head])
     return result
 
 

@@ -14,6 +14,8 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.specification import ModelSpec, Recipe
 from mnemoscope.engine.architecture import transformer_from_spec
 from mnemoscope.engine.block import OutputPlaces
+from mnemoscope.engine.changes import NO_CHANGES, Changes
+from mnemoscope.interventions.clamping import Held
 from mnemoscope.training.schedule import Examples
 
 Loss = Callable[[Tensor, Batch], Tensor]
@@ -57,13 +59,15 @@ class Learner:
         for name, value in self._params.items():
             value.requires_grad_(name not in names)
 
-    def losses(self, loss: Loss, examples: Examples, positions: Int[Tensor, " scored"]) -> Float[Tensor, " run"]:
-        """The loss of every run on its own sequences."""
+    def losses(
+        self, loss: Loss, examples: Examples, positions: Int[Tensor, " scored"], held: Held | None = None
+    ) -> Float[Tensor, " run"]:
+        """The loss of every run on its own sequences, with clamps in force or without."""
 
         def run_loss(outputs: Tensor, inputs: Tensor, targets: Tensor, scored: Tensor) -> Tensor:
             return loss(outputs, Batch(inputs=inputs, targets=targets, scored=scored))
 
-        outputs, seen = self._forward(examples.inputs, positions), [part[:, :, positions] for part in examples]
+        outputs, seen = self._forward(examples.inputs, positions, held), [part[:, :, positions] for part in examples]
         if self._n > 1 and self._mapped is None:
             self._mapped = _has_batching_rule(run_loss, outputs, *seen)
         if self._mapped:
@@ -71,17 +75,24 @@ class Learner:
         return torch.stack([run_loss(*run) for run in zip(outputs, *seen, strict=True)])
 
     @torch.no_grad()
-    def evaluate(self, inputs: Tensor, positions: Int[Tensor, " scored"]) -> Float[Tensor, "run batch scored d_output"]:
+    def evaluate(
+        self, inputs: Tensor, positions: Int[Tensor, " scored"], held: Held | None = None
+    ) -> Float[Tensor, "run batch scored d_output"]:
         """Logits, or output vectors, of every run on its own inputs, without a gradient."""
-        return self._forward(inputs, positions)
+        return self._forward(inputs, positions, held)
 
-    def _forward(self, inputs: Tensor, positions: Tensor) -> Tensor:
-        read = OutputPlaces(columns=positions)
+    def _forward(self, inputs: Tensor, positions: Tensor, held: Held | None) -> Tensor:
+        read, given = OutputPlaces(columns=positions), {} if held is None else held.by_run
+
+        def outputs(params: Mapping[str, Tensor], own: Tensor, own_given: Mapping[str, Tensor]) -> Tensor:
+            def run(params: Mapping[str, Tensor], changes: Changes) -> Tensor:
+                return transformer_from_spec(params, self._model, fused=self._n == 1)(own, read, changes)
+
+            return run(params, NO_CHANGES) if held is None else held.outputs(params, own, own_given, run, positions)
+
         if self._n == 1:
-            return transformer_from_spec(self._params, self._model)(inputs[0], read)[None]
-        return torch.func.vmap(lambda params, own: transformer_from_spec(params, self._model, fused=False)(own, read))(
-            self._params, inputs
-        )
+            return outputs(self._params, inputs[0], {name: value[0] for name, value in given.items()})[None]
+        return torch.func.vmap(outputs)(self._params, inputs, given)
 
     def select_runs(self, runs: Sequence[int]) -> "Learner":
         """The learner of some of the runs, which go on without the others."""

@@ -31,6 +31,7 @@ from mnemoscope.models.building import (
 )
 from mnemoscope.models.files import HeldDirectory, hold_directory
 from mnemoscope.models.run import Run, create_run, finish_run, write_origin
+from mnemoscope.training.clamped import check_clamps
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.monitors import Line, Monitors
 from mnemoscope.training.origin import origins
@@ -76,6 +77,7 @@ def train_together(
     if not all(spec.replicates(specs[0]) for spec in specs):
         raise InputError("runs that train together may differ in the seed only; train the others apart")
     check_schedules(specs[0])
+    check_clamps(specs[0])
     device = usable_device(device)
     with ExitStack() as locks:
         runs = [create_run(Path(path), spec) for spec, path in zip(specs, paths, strict=True)]
@@ -108,7 +110,7 @@ def _continue(
             claim.check()
         if step > start or start == 0:
             measured = step % recipe.metrics_every == 0 or step == recipe.n_steps
-            lines = monitors.lines(learner, active) if measured else [None] * len(active)
+            lines = monitors.lines(learner, active, step) if measured else [None] * len(active)
             if measured or recorders[0].writes_at(step):
                 diverged |= _diverged(active, history, lines, step)
                 history.clear()
@@ -139,7 +141,7 @@ def update(
     """Make the update number `step` and return the losses before it; `held` parameters never move."""
     recipe = spec.recipe
     learner.hold(held | frozen_names(recipe, learner.names, step))
-    losses = learner.losses(task_at(spec.task, recipe, step).loss, data.batch(step), positions)
+    losses = learner.losses(task_at(spec.task, recipe, step).loss, data.batch(step), positions, data.held(step))
     learner.update(losses, learning_rate=learning_rate(recipe, step))
     return losses.detach()
 

@@ -5,6 +5,7 @@ All runs that train together are measured at once; what is compared with is made
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,6 +16,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.core.task import monitoring_batch
+from mnemoscope.interventions.clamping import make_clamping
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.schedule import stack_batches
 
@@ -105,6 +107,7 @@ class Monitors:
             for split in ("train", "test")
         }
         scored = [batch.scored.any(0) for each in batches.values() for batch in each]
+        self._clamping, self._batches = make_clamping(specs[0]), batches
         self.positions = torch.stack(scored).any(0).nonzero()[:, 0]
         tasks = [spec.task for spec in specs]
         self._splits = {split: stack_monitor_batches(tasks, each, self.positions) for split, each in batches.items()}
@@ -114,11 +117,26 @@ class Monitors:
         """Names of the skills of the test split."""
         return list(self._splits["test"].skills)
 
-    def lines(self, learner: Learner, runs: Sequence[int]) -> list[Line]:
-        """The measures of some of the runs, those of the learner, as `train_<name>` and `test_<name>`."""
+    def lines(self, learner: Learner, runs: Sequence[int], step: int) -> list[Line]:
+        """The measures of some of the runs after `step` updates, those of the learner.
+
+        `train_<name>` and `test_<name>` are of the model as it is. Where the recipe has clamps, `clamped_train_<name>`
+        and `clamped_test_<name>` are with those of the next update: its loss is what training goes down.
+        """
         found: list[dict[str, float]] = [{} for _ in runs]
         for split, batches in self._splits.items():
             asked = batches if len(runs) == len(batches.inputs) else batches.select_runs(runs)
-            for line, measured in zip(found, asked.lines(learner.evaluate(asked.inputs, self.positions)), strict=True):
-                line.update({f"{split}_{name}": value for name, value in measured.items()})
+            free = asked.lines(learner.evaluate(asked.inputs, self.positions))
+            views = {split: free}
+            if self._clamping is not None:
+                held = self._clamping.held(step, partial(_chosen, self._batches[split], runs))
+                clamped = free if held is None else asked.lines(learner.evaluate(asked.inputs, self.positions, held))
+                views[f"clamped_{split}"] = clamped
+            for name, lines in views.items():
+                for line, measured in zip(found, lines, strict=True):
+                    line.update({f"{name}_{key}": value for key, value in measured.items()})
         return list(found)
+
+
+def _chosen(batches: Sequence[Batch], runs: Sequence[int]) -> list[Batch]:
+    return [batches[run] for run in runs]

@@ -90,7 +90,7 @@ def replay(run: Run, n_steps: int = 20) -> Replay:
     for step, learner in _first_steps(run.spec, n_steps, monitors):
         if step in logged:
             compared["metrics"].append(step)
-            apart[step] = _losses_apart(logged[step], monitors.lines(learner, [0])[0])
+            apart[step] = _losses_apart(logged[step], monitors.lines(learner, [0], step)[0])
         if step in kept:
             compared["weights"].append(step)
             saved = run.hooked(step).state_dict()
@@ -101,7 +101,7 @@ def replay(run: Run, n_steps: int = 20) -> Replay:
     end, tolerance = float("nan"), TOLERANCE
     if last in logged:
         learner = Learner(run.spec.model, run.spec.recipe, [detached_parameters(run.hooked(last))], [{}])
-        end = _losses_apart(logged[last], monitors.lines(learner, [0])[0])
+        end = _losses_apart(logged[last], monitors.lines(learner, [0], last)[0])
         tolerance = HALF if run.checkpoint_path(last).name.endswith(COMPACT) else TOLERANCE
     return Replay(
         run=run,

@@ -17,7 +17,9 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import Task, VectorTask, n_outputs
 from mnemoscope.core.seeding import generator
+from mnemoscope.core.site import ParamSite
 from mnemoscope.core.specification import Recipe, RunSpec, replace_fields
+from mnemoscope.interventions.clamping import Held, make_clamping
 from mnemoscope.models.building import build_untrained, detached_parameters, matching_names
 
 
@@ -35,7 +37,13 @@ def learning_rate(recipe: Recipe, step: int) -> float:
 def frozen_names(recipe: Recipe, names: Iterable[str], step: int) -> frozenset[str]:
     """Names of the parameters that the update number `step` leaves alone; refuses patterns that match none."""
     names = list(names)
-    held: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset(
+        place.parameter
+        for clamp in recipe.clamps
+        if clamp.kind == "hold" and clamp.share(step)
+        for place in clamp.places
+        if isinstance(place, ParamSite)
+    )
     for freeze in recipe.frozen:
         matched = matching_names([freeze.parameters], names)
         if not matched:
@@ -104,17 +112,28 @@ class TrainingBatches:
         self._full = specs[0].recipe.full_batch
         self._steps = specs[0].recipe.n_steps if self._full else max(1, _BLOCK // self._size)
         self._key: tuple[int, Task] | None = None
+        self._clamping = make_clamping(specs[0])
+        self._sequences: list[Batch] = []
 
     def batch(self, step: int) -> Examples:
         """The batches of the update number `step`, one a run."""
         key = (step // self._steps, task_at(self._specs[0].task, self._specs[0].recipe, step))
         if key != self._key:
-            self._block = stack_batches([self._sample(spec, step) for spec in self._specs])
-            self._key = key
-        if self._full:
-            return self._block
+            sequences = [self._sample(spec, step) for spec in self._specs]
+            self._block, self._key = stack_batches(sequences), key
+            self._sequences = sequences if self._clamping else []
+        return self._block if self._full else self._block.select_rows(self._rows(step))
+
+    def held(self, step: int) -> Held | None:
+        """The clamps of the update number `step` on its batches, which `batch` has drawn."""
+        if self._clamping is None:
+            return None
+        rows = slice(None) if self._full else self._rows(step)
+        return self._clamping.held(step, lambda: [each.select(rows) for each in self._sequences])
+
+    def _rows(self, step: int) -> slice:
         start = (step % self._steps) * self._size
-        return self._block.select_rows(slice(start, start + self._size))
+        return slice(start, start + self._size)
 
     @property
     def nbytes(self) -> int:
@@ -126,6 +145,7 @@ class TrainingBatches:
         chosen = TrainingBatches([self._specs[run] for run in runs], self._device)
         if self._key is not None:
             chosen._key, chosen._block = self._key, self._block.select_runs(runs)
+            chosen._sequences = [self._sequences[run] for run in runs] if self._sequences else []
         return chosen
 
     def _sample(self, spec: RunSpec, step: int) -> Batch:
