@@ -48,7 +48,7 @@ def progress(model: HookedModel, batch: Batch) -> xr.DataArray:
     last, back = model.cfg.n_layers - 1, strengths(model, batch).previous
     ideal = SetPattern(site=Site(kind="pattern", layer=last), mechanism=RIGHT_LABEL)
     copied = scores(run_with(model, batch, [ideal])[:, QUERY], batch)["loss"]
-    previous = Site(kind="pattern", layer=0, head=int(back.argmax()))
+    previous = Site(kind="pattern", layer=0, head=int(back.values.argmax()))
     with intervene(model, batch, [SetPattern(site=previous, mechanism=patterns.previous())]):
         name = f"blocks.{last}.attn.hook_pattern"
         _, cache = model.run_with_cache(batch.inputs, names_filter=lambda each: each == name)
