@@ -57,7 +57,7 @@ def by_hand(params, tokens, *, heads, previous=False, layer_1=False, match=False
     n, labels = len(tokens), len(params["unembed.b_U"])
     right = 1 if tokens[0] == tokens[4] else 3
     embedded = [params["embed.W_E"][token] for token in tokens]
-    stream, first, attention = list(embedded), None, None
+    stream, first, attention = list(embedded), embedded, torch.zeros(n)
     for layer in (0, 1):
         p = {name.split(".", 2)[2]: value for name, value in params.items() if name.startswith(f"blocks.{layer}.")}
         normed = [norm(each, p["ln1.w"], p["ln1.b"]) for each in stream]

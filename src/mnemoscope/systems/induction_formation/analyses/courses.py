@@ -1,7 +1,8 @@
 """The course of a loss: when it changes, and how much of the way there is a plateau.
 
-Only the fall from log 2 counts: what is above is cut off. *Change*: the first step from which the loss stays at half of
-log 2 or below. *Plateau*: a family of two numbers is fitted to the course by least squares,
+Only the fall from log 2 counts: what is above is cut off. *Change*: the step from which the loss stays at half of log 2
+or below, interpolated between logged steps. *Plateau*: a family of two numbers is fitted to the course by least
+squares,
 
     loss(t) = log 2                               for t up to d
               log 2 exp(-(t - d) / w)             after that,
@@ -19,6 +20,8 @@ import math
 import numpy as np
 import xarray as xr
 
+from mnemoscope.analyses import threshold_onset
+
 PLATEAU = math.log(2)
 NEVER = 2.0
 """Times the last step at which a change counts that did not come."""
@@ -26,12 +29,9 @@ _N_WIDTHS = 60
 
 
 def change(loss: xr.DataArray, *, level: float = 0.5) -> float:
-    """The first logged step from which the loss stays at `level` times log 2, or below."""
-    steps, values = loss.step.values.astype(float), loss.values
-    above = np.flatnonzero(values > level * PLATEAU)
-    if not len(above):
-        return float(steps[0])
-    return float(steps[above[-1] + 1]) if above[-1] + 1 < len(steps) else NEVER * float(steps[-1])
+    """The step from which the loss stays at `level` times log 2, or below, interpolated between logged steps."""
+    onset = float(threshold_onset(loss, level * PLATEAU, direction="fall").onset)
+    return NEVER * float(loss.step[-1]) if math.isnan(onset) else onset
 
 
 def plateau(loss: xr.DataArray) -> dict[str, float]:

@@ -3,8 +3,9 @@ r"""Wiring: which previous-token heads feed which induction heads, by path patch
 Clean and corrupted sequences differ in the places of the two exemplars. The edges from one head of the first layer to
 the keys of all heads of the last carry what they carried in the corrupted sequence. Read is what each reader's score
 of the right label, less that of the other label, loses of the difference between the two sequences: scores add up
-where attention saturates. Shares below zero count as none, and each counts as much as its reader is strong
-(`heads.strengths`): :math:`e(p, i)`. The number of heads of the first layer that feed the head i is effectively
+where attention saturates. Shares below zero count as none, and each counts as much as its reader is strong, if it is an
+induction head at all (`heads.STRONG`): :math:`e(p, i)`. The number of heads of the first layer that feed the head i is
+effectively
 :math:`(\sum_p e)^2 / \sum_p e^2`: 1 where one does it all, and n where n do alike. `n_previous` is its mean over the
 heads of the last layer, and `n_induction` that of the number of heads that a head of the first layer feeds, both
 weighted by what is carried.
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from mnemoscope import Batch, Edge, HookedModel, Intervention, Named, Patch, PromptPairs, Site
 from mnemoscope.interventions import intervene
-from mnemoscope.systems.induction_formation.analyses.heads import head_names, strengths
+from mnemoscope.systems.induction_formation.analyses.heads import STRONG, head_names, strengths
 from mnemoscope.systems.induction_formation.ideal_parts import LABELS, QUERY
 
 LEAST = 0.01
@@ -46,7 +47,8 @@ def wiring(model: HookedModel, pairs: PromptPairs) -> xr.Dataset:
     clean, other = _gap(model, pairs.clean, []), _gap(model, pairs.corrupted, [], answers=pairs.clean)
     lost = torch.stack([clean - _gap(model, pairs.clean, edges(head)) for head in range(n)])
     share = torch.where((clean - other).abs() > LEAST, lost / (clean - other), 0.0).numpy()
-    carried = share.clip(min=0) * strengths(model, pairs.clean).induction.values.clip(min=0)
+    strong = strengths(model, pairs.clean).induction
+    carried = share.clip(min=0) * strong.where(strong >= STRONG, 0).values
     return xr.Dataset(
         {
             "share": (("first_head", "head"), share),
