@@ -54,6 +54,7 @@ def by_condition(measured: Mapping[str, Measured]) -> Measured:
     both, alone = steps[HELD["copy"]], steps[left["B"]] + steps[left["C"]]
     return {
         **forward,
+        "copy_first": forward["copy_forward"] - forward["layer_1_forward"],
         "different": abs(forward["copy_forward"] - forward["layer_1_forward"]),
         **{f"{part}_slowest": value for part, value in slower.items()},
         "interaction": (both - alone) / max(1.0, both),
@@ -82,6 +83,10 @@ _SUM = _courses(
     "B and C take the sum of both", one_head=waits(600, 100), copy=waits(250, 150), layer_1=waits(400, 100),
     match=waits(0, 40), layer_1_copy=waits(0, 450), key_copy=waits(0, 60),
 )  # fmt: skip
+_COPY = _courses(
+    "copy is what it waits for", one_head=waits(1200, 200), copy=waits(0, 150), layer_1=waits(900, 150),
+    match=waits(0, 60), layer_1_copy=waits(0, 60), key_copy=waits(0, 60),
+)  # fmt: skip
 _NOTHING = _courses("nothing helps", **dict.fromkeys(("one_head", *HELD), _WAIT))
 _ALL_SMOOTH = _courses("all are smooth", **dict.fromkeys(("one_head", *HELD), _SLOPE))
 _NEVER = _courses("no change", **dict.fromkeys(("one_head", *HELD), waits(1e6, 100)))
@@ -108,7 +113,7 @@ _I3 = formation_claim(
         most("C_slowest", "above", RATIO, LOG2),
     ),
     factors={"level": (0.25, 0.75), "recipe": ("published",)},
-    controls=controls(positive=(_BOTTLENECK,), negative=(_ROUTING, _SUM, _NOTHING, _ALL_SMOOTH, _NEVER)),
+    controls=controls(positive=(_BOTTLENECK,), negative=(_ROUTING, _SUM, _COPY, _NOTHING, _ALL_SMOOTH, _NEVER)),
 )
 I3 = _I3.against(
     _I3.rival(
@@ -116,6 +121,12 @@ I3 = _I3.against(
         "Routing is the bottleneck.",
         parts=(most("B_slowest", "above", RATIO, LOG2),),
         controls=controls(positive=(_ROUTING,), negative=(_BOTTLENECK, _NOTHING, _NEVER)),
+    ),
+    _I3.rival(
+        "copy",
+        "Perfect copy brings it forward more than perfect layer 1.",
+        parts=(most("copy_first", "above", RATIO, LOG2),),
+        controls=controls(positive=(_COPY,), negative=(_BOTTLENECK, _NOTHING, _NEVER)),
     ),
     _I3.rival(
         "separate",
