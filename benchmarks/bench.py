@@ -24,6 +24,7 @@ ROWS = (
     "vectors",
     "facts",
     "puzzles",
+    "clamps",
     "equality",
     "processes",
     "cluster",
@@ -68,6 +69,7 @@ def main() -> None:
 def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Callable[[], list[Figure]]]]":
     import attribution
     import capacity
+    import clamps
     import cluster
     import edges
     import explorer
@@ -93,6 +95,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("vectors", "training on vectors", lambda: vectors.vectors(n_few)),
         ("facts", "training on facts", lambda: facts.steps(n_few)),
         ("puzzles", "puzzles and modular addition", lambda: puzzles.training(n_few)),
+        ("clamps", "clamps in training", lambda: clamps.steps(n_few)),
         ("equality", "equality of logits", steps.equality),
         ("processes", "worker processes", lambda: seeds.processes(1, 100 if quick else seeds.QUICK_STEPS)),
         ("cluster", "a Dask cluster", lambda: cluster.against_processes(1 if quick else 3, 60 if quick else 500)),

@@ -55,7 +55,9 @@ class OurSteps:
         off = matching_names(zero_patterns(self.model), self.learner.names)
         for step in range(self.step, self.step + self.n_steps):
             self.learner.hold(off | frozen_names(self.recipe, self.learner.names, step))
-            losses = self.learner.losses(self.specs[0].task.loss, self.data.batch(step), self.positions)
+            losses = self.learner.losses(
+                self.specs[0].task.loss, self.data.batch(step), self.positions, self.data.held(step)
+            )
             self.learner.update(losses, learning_rate=learning_rate(self.recipe, step))
         self.step += self.n_steps
         if self.device != "cpu":

@@ -103,6 +103,21 @@ def test_help_of_a_command_holds_its_docstrings(command, capsys):
     assert " ".join((COMMANDS[command].options.__doc__ or "").split()) in text
 
 
+def test_train_with_clamps_and_look_with_and_without_them(tmp_path):
+    (tmp_path / "clamps.yaml").write_text("train: {preset: [v3], clamp: [L0H1=zero from 20], out: runs}\n")
+    main(["train", "--config", "clamps.yaml", "--set", *SMALL])
+    main(["train", "--clamp", "L0H1=zero from 20", "--clamp", "L0 W_in=rank 3", "--out", "both", "--set", *SMALL])
+    ((run,), (both,)) = find_runs("runs"), find_runs("both")
+    assert list(map(str, run.spec.recipe.clamps)) == ["L0H1=zero from 20"]
+    assert list(map(str, both.spec.recipe.clamps)) == ["L0H1=zero from 20", "L0 W_in=rank 3"]
+    assert "clamped_train_loss" in run.metrics()
+    for words in ([], ["--clamped"]):
+        main(["ablate", "runs", "--out", "tables", "--n", "64", *words])
+    places = [tmp_path / "tables" / f"{run.label}{end}" / "ablate" / "ablation.nc" for end in ("", "-clamped")]
+    free, clamped = map(xr.open_dataset, places)
+    assert not free.equals(clamped)
+
+
 def test_train_then_everything_else(tmp_path, capsys):
     main(["train", "--preset", "v1", "--seeds", "0,1", "--out", "runs", "--set", *SMALL])
     runs = find_runs(tmp_path / "runs")

@@ -20,6 +20,7 @@ from .baselines import gate as gate
 from .baselines import gate_of_run as gate_of_run
 from .baselines import select_learned_skills as select_learned_skills
 from .baselines import select_learners as select_learners
+from .clamped import with_clamps as with_clamps
 from .comparison import compare_predictions as compare_predictions
 from .comparison import paired_difference as paired_difference
 from .comparison import skill_scores as skill_scores

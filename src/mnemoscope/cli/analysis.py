@@ -32,6 +32,7 @@ def record_command(record: Record) -> Command:
     def run(given: Any) -> None:
         chosen = own(**{field.name: getattr(given, field.name) for field in dataclasses.fields(own)})
         runs = ms.find_runs(given.runs)
+        runs = [ms.analyses.with_clamps(run) for run in runs] if given.clamped else runs
         record.refuse(chosen, runs, option="--n")
         groups = ms.models.by_label(runs)
         originals = originals_by_label(groups, given.original)

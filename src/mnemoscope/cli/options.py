@@ -121,6 +121,8 @@ class RecordOptions(AnalysisOutputOptions):
     original: UseAppendAction[tuple[Path, ...]] = ()
     """Published model, a safetensors file with its configuration in the metadata: a table shows every number of it
     beside the seeds, with its rank. May be repeated."""
+    clamped: bool = False
+    """Look at models with the clamps of their training in force; results go to OUT/<configuration>-clamped."""
 
 
 @dataclass(frozen=True, kw_only=True)

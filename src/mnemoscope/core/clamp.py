@@ -112,6 +112,11 @@ class Clamp:
         return tuple(_read_place(text) for text in _one_a_head(self.place) if text)
 
     @property
+    def is_at_weights(self) -> bool:
+        """True if the place is a weight."""
+        return any(isinstance(place, ParamSite) for place in self.places)
+
+    @property
     def source(self) -> Site:
         """The place that a patch takes its activation from."""
         found = _read_place(self.patch or "")

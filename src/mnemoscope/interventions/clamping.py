@@ -19,7 +19,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Knockout, Scale, Zero
 from mnemoscope.core.patterns import Mechanism
 from mnemoscope.core.protocols import Task
-from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, LOGITS, ParamSite, Position, Site
+from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, LOGITS, ParamSite, Position, Site, Weight
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.engine.changes import Change, Changes
 from mnemoscope.interventions.recordings import recorded_hook
@@ -42,6 +42,19 @@ _DEPTHS = {
 }  # fmt: skip
 """Place of each kind in a block, in the order of the forward pass."""
 
+_WRITTEN_BY: Mapping[str, tuple[Weight, ...]] = {
+    "embed": ("W_E",),
+    "pos_embed": ("W_pos",),
+    "q": ("W_Q", "b_Q"),
+    "k": ("W_K", "b_K"),
+    "v": ("W_V", "b_V"),
+    "z": ("W_O",),
+    "result": ("W_O",),
+    "attn_out": ("W_O", "b_O"),
+    "mlp_out": ("W_out", "b_out"),
+}
+"""Weights that an activation is linear in; of z those that read it. A factor on them needs no step by step run."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
@@ -63,6 +76,18 @@ class Part:
         by_result = [Site(kind="z", layer=site.layer) for site in self.sites[:1] if site.kind == "result"]
         own = self.ideal.reads if self.ideal else (self.clamp.source,) if self.clamp.patch is not None else ()
         return (*own, *by_result)
+
+    @property
+    def written_by(self) -> tuple[ParamSite, ...]:
+        """The weights whose scaling scales the activation, to the last bits; none where there are no such weights."""
+        linear = all(site.kind in _WRITTEN_BY and site.pos is None for site in self.sites)
+        if self.clamp.kind not in ("zero", "scale") or not linear:
+            return ()
+        return tuple(
+            ParamSite(name=name, layer=site.layer, head=site.head)
+            for site in self.sites
+            for name in _WRITTEN_BY[site.kind]
+        )
 
 
 def make_part(clamp: Clamp, task: Task) -> Part:
@@ -98,7 +123,7 @@ class Held:
     """Clamps in force at a step, each with the part of its change, on the batches of some runs."""
 
     parts: tuple[tuple[Part, float], ...]
-    weights: tuple[tuple[Clamp, float], ...]
+    weights: tuple[tuple[ParamSite, Clamp, float], ...]
     by_run: Given
     """What differs between runs, with an axis `run` first."""
     shared: Given
@@ -127,11 +152,9 @@ class Held:
     def change_weights(self, params: Weights) -> Weights:
         """The parameters with those that are clamped in their place."""
         changed = dict(params)
-        for clamp, share in self.weights:
-            for site in clamp.places:
-                assert isinstance(site, ParamSite)
-                weight = changed[site.parameter]
-                changed[site.parameter] = change_head(site, weight, partial(_mixed_weight, clamp, share))
+        for site, clamp, share in self.weights:
+            weight = changed[site.parameter]
+            changed[site.parameter] = change_head(site, weight, partial(_mixed_weight, clamp, share))
         return changed
 
     def changes(self, params: Weights, inputs: Inputs, own: Given) -> dict[str, Change]:
@@ -294,14 +317,20 @@ class Clamping:
         return self._parts[clamp]
 
     def held(self, step: int, batches: Callable[[], Sequence[Batch]]) -> Held | None:
-        """The clamps of update number `step` on the batches of some runs, asked for only if there are some; none: None."""
+        """The clamps of update number `step` on the batches of some runs; None, and no batch is made, where none is."""
         found = [(clamp, share) for clamp, share in in_force(self.clamps, step).items() if clamp.kind != "hold"]
-        return self.hold(found, batches()) if found else None
+        if not found:
+            return None
+        parts = [(clamp, self.part(clamp), share) for clamp, share in found if not clamp.is_at_weights]
+        if not all(part.written_by for _, part, _ in parts):
+            return self.hold(found, batches())
+        at_weights = [(site, clamp, share) for clamp, part, share in parts for site in part.written_by]
+        at_weights += _at_weights(found)
+        return Held(parts=(), weights=tuple(at_weights), by_run={}, shared={})
 
     def hold(self, shares: Sequence[tuple[Clamp, float]], batches: Sequence[Batch]) -> Held:
-        """Clamps on batches, each with the part of its change."""
-        is_weight = {clamp: any(isinstance(place, ParamSite) for place in clamp.places) for clamp, _ in shares}
-        parts = tuple((self.part(clamp), share) for clamp, share in shares if not is_weight[clamp])
+        """Clamps on batches, each with the part of its change, all of them at their own place."""
+        parts = tuple((self.part(clamp), share) for clamp, share in shares if not clamp.is_at_weights)
         by_run: dict[str, Tensor] = {}
         shared: dict[str, Tensor] = {}
         for number, (part, _) in enumerate(parts):
@@ -315,8 +344,13 @@ class Clamping:
                         self._fixed[key] = shared[f"{number}/{name}"] = values[0][:1].clone()
                     else:
                         by_run[f"{number}/{name}"] = torch.stack(values)
-        at_weights = tuple((clamp, share) for clamp, share in shares if is_weight[clamp])
-        return Held(parts=parts, weights=at_weights, by_run=by_run, shared=shared)
+        return Held(parts=parts, weights=_at_weights(shares), by_run=by_run, shared=shared)
+
+    def points(self, clamps: Sequence[Clamp]) -> tuple[str, ...]:
+        """The hook points that clamps of activations change or read, and `logits`."""
+        parts = [self.part(clamp) for clamp in clamps]
+        read = (recorded_hook(site) for part in parts for site in part.reads)
+        return tuple(dict.fromkeys((*(part.point for part in parts), *read)))
 
     def _fixed_value(self, part: Part, name: str, batch: Batch) -> Tensor | None:
         return self._fixed.get((part.clamp, name, batch.inputs.shape[1], batch.inputs.device))
@@ -333,6 +367,11 @@ class Clamping:
         )
         like = torch.empty(1, device=batch.inputs.device, dtype=torch.bool).expand(len(batch), *sizes)
         return reduce(torch.logical_or, (region(site, batch, like) for site in part.sites))
+
+
+def _at_weights(shares: Sequence[tuple[Clamp, float]]) -> tuple[tuple[ParamSite, Clamp, float], ...]:
+    placed = ((place, clamp, share) for clamp, share in shares for place in clamp.places)
+    return tuple((place, clamp, share) for place, clamp, share in placed if isinstance(place, ParamSite))
 
 
 def make_clamping(spec: RunSpec) -> Clamping | None:

@@ -52,7 +52,8 @@ def unembed_only(model: HookedModel, pick: Pick) -> Iterator[Pick]:
 def _watched(model: HookedModel) -> bool:
     """True if hooks are on the unembedding: they may rely on every position."""
     points = getattr(model, "hook_dict", {})
-    return any(point.fwd_hooks for name, point in points.items() if name.startswith("unembed"))
+    at_points = any(point.fwd_hooks for name, point in points.items() if name.startswith("unembed"))
+    return at_points or bool(getattr(getattr(model, "unembed", None), "_forward_hooks", None))
 
 
 def pick_columns(read: Int[Tensor, " read"]) -> Pick:

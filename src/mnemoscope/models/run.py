@@ -11,7 +11,7 @@ import math
 import platform
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -53,11 +53,13 @@ class Run:
 
     path: Path
     spec: RunSpec
+    prepare: Callable[[HookedTransformer, RunSpec, int], None] | None = None
+    """Changes every model that is loaded, from the specification and the step (`analyses.with_clamps`)."""
 
     @property
     def label(self) -> str:
         """Preset and recipe: what runs that differ in the seed only have in common."""
-        return label_of(self.spec)
+        return label_of(self.spec) + ("-clamped" if self.prepare else "")
 
     def _repr_html_(self) -> str:
         """The place of the run, its progress, and the last measurements, for notebooks."""
@@ -136,8 +138,12 @@ class Run:
         one_of(f"the step of {self.path}", step, self.steps)
         path = self.checkpoint_path(step)
         if path.name.endswith(COMPACT):
-            return load_compact(path, self.untrained(own=own)).to(device, print_details=False)
-        return load_checkpoint(path, device=device, own=own)
+            model = load_compact(path, self.untrained(own=own)).to(device, print_details=False)
+        else:
+            model = load_checkpoint(path, device=device, own=own)
+        if self.prepare is not None:
+            self.prepare(model, self.spec, step)
+        return model
 
     def models(self) -> Iterator[tuple[int, HookedTransformer]]:
         """All checkpoints, from the first step to the last."""
@@ -180,7 +186,12 @@ class Run:
             ) from None
 
     def write_trajectory(self, measures: xr.Dataset) -> None:
-        """Keep measures of every checkpoint, variables along `step`, with the digests of the weights measured."""
+        """Keep measures of every checkpoint, variables along `step`, with the digests of the weights measured.
+
+        Raises InputError for models with clamps: the file is of the models as they are.
+        """
+        if self.prepare is not None:
+            raise InputError(f"{self.trajectory_path} is of models without clamps; measure the run as it is")
         places = {step: self.checkpoint_path(step) for step in measures.step.values.tolist()}
         whole = {step: place for step, place in places.items() if place.exists() and not place.name.endswith(COMPACT)}
         weights = {str(step): weights_digest(place)[1] for step, place in whole.items()}

@@ -68,10 +68,8 @@ def _check_places(clamp: Clamp, clamping: Clamping, model: HookedModel, held: fr
         if clamp.kind == "hold" and place.parameter in held:
             raise InputError(f"the clamp {clamp} reaches nothing: the architecture holds {place.parameter} already")
     if clamp.kind == "knockout" and has_linear_attention(model):
-        raise InputError(
-            f"the clamp {clamp} sets scores to minus infinity; attention has no softmax here: zero the pattern"
-        )
-    if not weights:
+        raise InputError(f"the clamp {clamp} needs a softmax, which attention does not have here: zero the pattern")
+    if not clamp.is_at_weights:
         part = clamping.part(clamp)
         for site in (*part.sites, *part.reads):
             assert isinstance(site, Site)

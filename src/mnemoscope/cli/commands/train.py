@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from tyro.conf import Positional
+from tyro.conf import Positional, UseAppendAction
 
 import mnemoscope as ms
 from mnemoscope.cli.analysis import xr
@@ -51,6 +51,9 @@ class Train(PresetOptions):
     """Follow training in Weights & Biases too; WANDB_MODE=offline keeps it on this machine."""
     set: tuple[str, ...] = ()
     """Changes such as `recipe.n_steps=500 model.normalization=none task.<field>=<value>`."""
+    clamp: UseAppendAction[tuple[str, ...]] = ()
+    """Place that training holds, such as `L0H1=zero from 100`, `'L0H0 pattern=pattern previous token'` or `ideal NAME`,
+    after those of the recipe; may be repeated."""
 
 
 def train(options: Train) -> None:
@@ -67,10 +70,22 @@ def train(options: Train) -> None:
     presets = options.preset or (default_system()[1],)
     if options.corpus is not None:
         changes |= with_corpus(presets, options.corpus)
-    specs = [ms.preset(name, options.recipe, seed, changes=changes) for name in presets for seed in seeds]
+    clamps = tuple(map(ms.core.Clamp.read, options.clamp))
+    specs = [
+        ms.preset(name, options.recipe, seed, changes=with_clamps(name, options.recipe, changes, clamps))
+        for name in presets
+        for seed in seeds
+    ]
     track = options.track is not None
     runs = train_with_progress(specs, options.out, options.jobs, options.device, together=together, track=track)
     console.print(f"{pluralise(len(runs), 'finished run')} in {options.out}", highlight=False)
+
+
+def with_clamps(preset: str, recipe: str, changes: dict[str, Any], clamps: tuple[ms.core.Clamp, ...]) -> dict[str, Any]:
+    """The changes of a preset with clamps after those that its recipe or the changes name."""
+    if not clamps:
+        return changes
+    return {**changes, "recipe.clamps": (*ms.preset(preset, recipe, changes=changes).recipe.clamps, *clamps)}
 
 
 def train_with_progress(
