@@ -27,7 +27,7 @@ from mnemoscope.core import POSITION_NAMES, IdealPart, in_range, one_of
 from mnemoscope.systems.induction_formation.ideal_parts import LABELS, QUERY, perfect_parts
 
 SPLITS = ("train", "test")
-POSITIONS = ("exemplar 1", "label 1", "exemplar 2", "label 2", "query")
+POSITIONS = ("exemplar1", "label1", "exemplar2", "label2", "query")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,11 +168,6 @@ class FewShot(BaseTask):
             "other_label": tokens.gather(1, 3 - 2 * which[:, None])[:, 0],
         }
 
-    def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """`first_pair` and `second_pair`, by which of the two is asked for."""
-        which = batch.latents["which"]
-        return {"first_pair": which == 0, "second_pair": which == 1}
-
     # ---- exact predictors
 
     def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos d_vocab"]:
@@ -187,7 +182,7 @@ class FewShot(BaseTask):
         if name == "shown":
             guess = one_hot(tokens[:, LABELS], self.n_labels).double().mean(1)
         elif name == "answer":
-            guess = one_hot(batch.targets[:, QUERY], self.n_labels).double()
+            guess = one_hot(tokens.gather(1, batch.latents["label_pos"][:, None])[:, 0], self.n_labels).double()
         return guess[:, None].expand(-1, self.n_ctx, -1).masked_fill(~batch.scored[..., None], math.nan)
 
     def ideal_parts(self) -> dict[str, IdealPart]:
@@ -233,7 +228,7 @@ def _trained(n: int, n_train: int, seed: int) -> Bool[Tensor, " labelling"]:
 
 
 def position_names(task: FewShot) -> list[str]:
-    """Exemplar 1, label 1, exemplar 2, label 2, query."""
+    """The names exemplar1, label1, exemplar2, label2 and query."""
     return list(POSITIONS)
 
 

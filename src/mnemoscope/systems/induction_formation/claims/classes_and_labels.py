@@ -44,7 +44,7 @@ def measure(subject: Subject, *, level: float = 0.5) -> dict[str, float]:
 
 
 def delays(measured: Mapping[str, Measured]) -> Measured:
-    """How much later the change comes with four times as many classes, and labels."""
+    """The delay of the change by four times as many classes, and labels."""
     steps = {name: float(each["change"]) for name, each in measured.items()}
     found = {what: later(steps, f"{BASE} more {what}", BASE) for what in MORE}
     return {**found, **{f"{name} change": step for name, step in steps.items()}}

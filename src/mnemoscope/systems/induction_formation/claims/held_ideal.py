@@ -44,7 +44,7 @@ def measure(subject: Subject, *, level: float = 0.5) -> dict[str, float]:
 
 
 def by_condition(measured: Mapping[str, Measured]) -> Measured:
-    """How much earlier each part brings the change, which is the bottleneck, and the plateaus that are left."""
+    """The gain in time by each part that is held, the bottleneck, and the plateaus that are left."""
     steps = {name: float(each["change"]) for name, each in measured.items()}
     forward = {f"{held}_forward": later(steps, ONE_HEAD, name) for held, name in HELD.items()}
     left = {part: HELD[held] for part, held in LEFT.items()}

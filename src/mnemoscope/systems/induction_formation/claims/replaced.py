@@ -51,7 +51,7 @@ def measure(subject: Subject, *, early: float = EARLY) -> dict[str, float]:
 
 
 def compared(measured: Mapping[str, Measured]) -> Measured:
-    """What the first strong head costs at the end, and by how much the heads that are left became stronger."""
+    """The cost of the first strong head at the end, and the gain in strength of the heads that are left."""
     whole, hurt = measured[BASE], measured[LESIONED]
     return {
         "first_strong": whole["first_strong"],
