@@ -125,6 +125,8 @@ from .predictions import target_counts as target_counts
 from .probe_rows import split_sequences as split_sequences
 from .probe_rows import with_latent as with_latent
 from .probe_rows import with_random_labels as with_random_labels
+from .recovery import recovery as recovery
+from .recovery import time_to_recover as time_to_recover
 from .roles import ablate_by_role as ablate_by_role
 from .roles import by_role as by_role
 from .roles import choose_roles as choose_roles
