@@ -87,7 +87,12 @@ REFUSED = {
     "modular-addition": {**LOOKUP, **UNTRAINED, "heads": "attends in both directions"},
     **{name: {**LOOKUP, **UNTRAINED, **NO_MLP} for name in PUZZLES[:4]},
     "running-sum": {**LOOKUP, **UNTRAINED},
-    "few-shot": {**LOOKUP, **UNTRAINED, **NO_MLP},
+    "few-shot": {
+        **LOOKUP,
+        **{name: words for name, words in UNTRAINED.items() if name != "discover"},
+        **NO_MLP,
+        "circuits": "positions that are added to the residual stream",
+    },
     "brackets": {**LOOKUP, "heads": "attends in both directions"},
     "rasp": {**LOOKUP, **UNTRAINED, "heads": "attends in both directions"},
 }

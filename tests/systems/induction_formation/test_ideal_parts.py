@@ -19,7 +19,7 @@ from mnemoscope.systems.induction_formation.ideal_parts import (
     match,
     right_label,
 )
-from mnemoscope.systems.induction_formation.presets import CONDITIONS, LESION
+from mnemoscope.systems.induction_formation.presets import CONDITIONS, LESION, LESIONED
 from mnemoscope.systems.induction_formation.tasks import FewShot
 from mnemoscope.training.learner import Learner
 from tests.support import seeded
@@ -96,8 +96,8 @@ def by_hand(params, tokens, *, heads, previous=False, layer_1=False, match=False
     return norm(stream[4], params["ln_final.w"], params["ln_final.b"]) @ params["unembed.W_U"] + params["unembed.b_U"]
 
 
-def outputs_of(name, *, step=0):
-    spec = preset(name, "quick", 3, changes=SMALL)
+def outputs_of(name, *, step=0, changes=()):
+    spec = preset(name, "quick", 3, changes={**SMALL, **dict(changes)})
     batch = spec.task.sample(6, split="train", generator=seeded())
     params = {name: value + 0.1 * torch.randn(value.shape, generator=seeded(1), dtype=torch.double)
               for name, value in detached_parameters(build_untrained(spec, own=True)).items()}  # fmt: skip
@@ -115,11 +115,11 @@ def test_a_clamped_pass_is_the_computation_by_hand(name):
 
 
 def test_a_lesion_comes_late_and_takes_half_of_the_heads():
-    assert {*HELD, "formation-lesion"} == {*CONDITIONS}
-    params, batch, before = outputs_of("formation-lesion", step=LESION - 1)
+    assert {*HELD} == {*CONDITIONS}
+    params, batch, before = outputs_of("formation", step=LESION - 1, changes=LESIONED)
     _, _, whole = outputs_of("formation")
     torch.testing.assert_close(before, whole)
-    *_, after = outputs_of("formation-lesion", step=LESION)
+    *_, after = outputs_of("formation", step=LESION, changes=LESIONED)
     params["blocks.1.attn.W_O"][:4] = 0
     expected = torch.stack([by_hand(params, row, heads=8) for row in batch.inputs.tolist()])
     torch.testing.assert_close(after, expected, atol=1e-8, rtol=1e-8)

@@ -35,8 +35,8 @@ def test_a_sequence_and_what_is_known_of_it():
     batch = parse(task, "x1 y2, x3 y1, x3")
     assert batch.symbols == [["x1", "y2", "x3", "y1", "x3"]]
     assert known_of(task, batch)[:4] == [""] * 4
-    assert re.fullmatch(r"the label at position 3, (trains|held out)", known_of(task, batch)[4])
-    assert known_of(TASK, batch)[4] == "the label at position 3"
+    assert re.fullmatch(r"as label2, (trains|held out)", known_of(task, batch)[4])
+    assert known_of(TASK, batch)[4] == "as label2"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ from mnemoscope.core import Clamp
 from mnemoscope.systems.induction_formation.tasks import FewShot
 
 LESION = 600
-"""Step from which half of the heads of layer 1 are removed: pilots have changed by then."""
+"""Step from which a lesion removes half of the heads of layer 1: pilots have changed by then."""
+LESIONED = (("recipe.clamps", (Clamp(place="L1H0-3", value="zero", start=LESION),)),)
+"""The lesion, as a change of `formation`."""
 _ONE_HEAD = Clamp(place="L1H1-7", value="zero")
 _IDEAL = {name: Clamp(ideal=f"perfect-{name}") for name in ("layer-1", "match", "key", "copy")}
 CONDITIONS: dict[str, tuple[str, tuple[Clamp, ...]]] = {
@@ -33,10 +35,6 @@ CONDITIONS: dict[str, tuple[str, tuple[Clamp, ...]]] = {
         (_ONE_HEAD, _IDEAL["layer-1"], _IDEAL["copy"]),
     ),
     "formation-key-copy": ("perfect key and copy (A and C held)", (_ONE_HEAD, _IDEAL["key"], _IDEAL["copy"])),
-    "formation-lesion": (
-        f"half of the heads of layer 1 removed from step {LESION} on",
-        (Clamp(place="L1H0-3", value="zero", start=LESION),),
-    ),
 }
 """By preset what is held, in words and as clamps."""
 
@@ -48,13 +46,7 @@ _PUBLISHED = Recipe(
     name="published", n_steps=100_000, batch_size=32, learning_rate=1e-5, metrics_every=500,
     checkpoint_steps=tuple(range(0, 100_000, 5000)), save_every=5000,
 )  # fmt: skip
-_SLOWER = 50
-"""Times as many steps under the published recipe until a lesion."""
 _MODEL = ModelSpec(d_model=64, n_heads=8, n_layers=2, mlp=False, position_kind="rotary")
-
-
-def _later(clamps: tuple[Clamp, ...]) -> tuple[Clamp, ...]:
-    return tuple(replace(clamp, start=_SLOWER * clamp.start) for clamp in clamps)
 
 
 for _name, (_summary, _clamps) in CONDITIONS.items():
@@ -66,7 +58,7 @@ for _name, (_summary, _clamps) in CONDITIONS.items():
             model=_MODEL,
             recipes={
                 "quick": replace(_QUICK, clamps=_clamps),
-                "published": replace(_PUBLISHED, clamps=_later(_clamps)),
+                "published": replace(_PUBLISHED, clamps=_clamps),
             },
         ),
     )
@@ -83,6 +75,7 @@ _VARIED = ("formation", "formation-match", "formation-layer-1-copy")
 def _plans(seeds: tuple[int, ...]) -> tuple[TrainingSet, ...]:
     return (
         TrainingSet(recipe="quick", presets=tuple(CONDITIONS), seeds=seeds),
+        TrainingSet(recipe="quick", presets=("formation",), seeds=seeds, changes=LESIONED, called="lesion"),
         *(
             TrainingSet(recipe="quick", presets=_VARIED, seeds=seeds, changes=changes, called=f"more-{name}")
             for name, changes in MORE.items()

@@ -190,7 +190,7 @@ def known_of(task: FewShot, batch: Batch) -> Sequence[str]:
     if task.split_seed is not None:
         trains = ", trains" if task.trained()[task.labelling_number(batch)[0]] else ", held out"
     words = [""] * batch.inputs.shape[1]
-    words[-1] = f"the label at position {known['label_pos']}{trains}"
+    words[-1] = f"as label{known['which'] + 1}{trains}"
     return words
 
 

@@ -128,4 +128,4 @@ def test_what_decides_i5(classes, labels, expected):
 def test_what_decides_i6(first, left, end, expected):
     whole = {"first_strong": first, "left": 1.0, "accuracy": 1.0, "loss_end": 0.0, "loss_after": 0.05}
     hurt = {**whole, "left": left, "loss_end": end, "loss_after": 0.4}
-    assert decided(replaced.I6, {"formation": whole, "formation-lesion": hurt}) == expected
+    assert decided(replaced.I6, {"formation": whole, replaced.HURT: hurt}) == expected

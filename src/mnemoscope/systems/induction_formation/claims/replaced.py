@@ -6,7 +6,7 @@ same in all seeds: heads have no names before they are trained.
 
 from collections.abc import Mapping
 
-from mnemoscope import CLAIMS, Gate, InputError, Subject
+from mnemoscope import CLAIMS, Configuration, Gate, InputError, Subject
 from mnemoscope.claims import GATE, Case, Measured, controls, most
 from mnemoscope.models.constructed import Course, step_course
 from mnemoscope.systems.induction_formation.claim_parts import (
@@ -20,10 +20,10 @@ from mnemoscope.systems.induction_formation.claim_parts import (
     units,
     waits,
 )
-from mnemoscope.systems.induction_formation.presets import LESION
+from mnemoscope.systems.induction_formation.presets import LESION, LESIONED
 
-LESIONED = "formation-lesion"
-UNITS = units(BASE, LESIONED)
+HURT = "formation with a lesion"
+UNITS = {**units(BASE), HURT: Configuration(preset=BASE, changes=LESIONED)}
 EARLY, NEEDED, TAKEN = 0.9, 0.1, 0.1
 HEADS = tuple(f"L1H{head}" for head in range(8))
 REMOVED, LEFT = HEADS[:4], HEADS[4:]
@@ -52,7 +52,7 @@ def measure(subject: Subject, *, early: float = EARLY) -> dict[str, float]:
 
 def compared(measured: Mapping[str, Measured]) -> Measured:
     """The cost of the first strong head at the end, and the gain in strength of the heads that are left."""
-    whole, hurt = measured[BASE], measured[LESIONED]
+    whole, hurt = measured[BASE], measured[HURT]
     return {
         "first_strong": whole["first_strong"],
         "taken_over": float(hurt["left"]) - float(whole["left"]),
@@ -74,9 +74,9 @@ def _tracked(strong: Mapping[str, float], needed: Mapping[str, float]) -> dict[s
 def _planted(name: str, *, needed: float, left: float, end: float = 0.0) -> Case:
     """A control: what L1H0 costs at the end, and the strength of L1H4, .3 without a lesion, after one."""
     whole = _tracked({"L1H0": 0.8, "L1H4": 0.3}, {"L1H0": needed})
-    tracked = {BASE: whole, LESIONED: _tracked({"L1H4": left}, {})}
+    tracked = {BASE: whole, HURT: _tracked({"L1H4": left}, {})}
     hurt = (*waits(300, 50)[:10], (LESION, 0.5), (LESION + 300, end))
-    return planted(name, UNITS, {BASE: waits(300, 50), LESIONED: hurt}, tracked=tracked)
+    return planted(name, UNITS, {BASE: waits(300, 50), HURT: hurt}, tracked=tracked)
 
 
 _TAKES, _IDLE = _planted("another takes over", needed=0, left=0.9), _planted("none takes over", needed=0, left=0.3)
