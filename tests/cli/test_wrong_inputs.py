@@ -145,7 +145,7 @@ WRONG = [
     ("train --clamp L7H0=zero", "the layer of site L7H0 must be 0; got 7"),
     ("train --clamp 'L0H0 pattern=pattern previous'", "the nearest: previous token"),
     ("train --clamp 'ideal copy'", "has no ideal parts; got ideal 'copy'"),
-    ("train --clamp 'L0 MLP pos 0=zero'", "the clamp L0 MLP pos 0=zero reaches nothing"),
+    ("train --clamp 'L0 MLP pos 1=zero'", "the clamp L0 MLP pos 1=zero reaches nothing"),
     ("ablate runs --clamped", "has no clamps; look at the run as it is"),
     # configuration files and guests
     ("train --config", "--config must name a YAML file"),

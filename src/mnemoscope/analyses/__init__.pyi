@@ -86,6 +86,8 @@ from .labour import Metric as Metric
 from .labour import division_of_labour as division_of_labour
 from .labour import head_effects as head_effects
 from .labour import subject_division as subject_division
+from .lesions import recovery as recovery
+from .lesions import time_to_recover as time_to_recover
 from .memory_recall import Association as Association
 from .memory_recall import chance_threshold as chance_threshold
 from .memory_recall import embedding_vectors as embedding_vectors
@@ -125,8 +127,6 @@ from .predictions import target_counts as target_counts
 from .probe_rows import split_sequences as split_sequences
 from .probe_rows import with_latent as with_latent
 from .probe_rows import with_random_labels as with_random_labels
-from .recovery import recovery as recovery
-from .recovery import time_to_recover as time_to_recover
 from .roles import ablate_by_role as ablate_by_role
 from .roles import by_role as by_role
 from .roles import choose_roles as choose_roles

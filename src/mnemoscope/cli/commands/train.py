@@ -101,10 +101,13 @@ def train_with_progress(
     from mnemoscope.cli.output import live_training
     from mnemoscope.models.building import usable_device
     from mnemoscope.run.sweep import run_path
+    from mnemoscope.training.clamped import check_clamps
 
     paths = [run_path(out, spec) for spec in specs]
     unfinished = sum(not ms.Run(path, spec).finished for path, spec in zip(paths, specs, strict=True))
     usable_device(device)  # before the display begins
+    for spec in {spec.label: spec for spec in specs}.values():
+        check_clamps(spec)
     with (
         live_training(unfinished) as shown,
         report_to_wandb(shown, specs, paths) if track else nullcontext(shown) as report,
