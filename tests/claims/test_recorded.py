@@ -14,8 +14,8 @@ from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
-NOT_TRIED = {"L1", "L2"}
-"""They ask for models that are too large: `docs/outcomes.md` says so."""
+NOT_TRIED = {"L1", "L2", "I1", "I2", "I3", "I4", "I5", "I5-subcircuits", "I6", "K5"}
+"""L1 and L2 ask for models that are too large, those of the others are not trained: `docs/outcomes.md` says so."""
 
 
 def reported() -> dict[str, tuple[str, int, int, str]]:

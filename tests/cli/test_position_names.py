@@ -35,6 +35,7 @@ SMALLER = {
     "digit-sum": {},
     "sorted-list": {"task.length": 4},
     "running-sum": {"task.length": 8},
+    "few-shot": {"task.n_classes": 6, "model.d_model": 16, "model.n_heads": 2},
     "brackets": {"task.max_pairs": 3, "model.n_layers": 2, "model.d_model": 16, "model.d_mlp": 8},
     "rasp": {},
 }
@@ -61,6 +62,7 @@ TYPED = {
     "sorted-list": "9 3 50 12",
     "running-sum": "3 -2 -4 5",
     "brackets": "(())()",
+    "few-shot": "x1 y2 x3 y1 x3",
     "rasp": "3 0 1 0 2 0",
 }
 """A sequence of every task."""
@@ -85,6 +87,12 @@ REFUSED = {
     "modular-addition": {**LOOKUP, **UNTRAINED, "heads": "attends in both directions"},
     **{name: {**LOOKUP, **UNTRAINED, **NO_MLP} for name in PUZZLES[:4]},
     "running-sum": {**LOOKUP, **UNTRAINED},
+    "few-shot": {
+        **LOOKUP,
+        **{name: words for name, words in UNTRAINED.items() if name != "discover"},
+        **NO_MLP,
+        "circuits": "positions that are added to the residual stream",
+    },
     "brackets": {**LOOKUP, "heads": "attends in both directions"},
     "rasp": {**LOOKUP, **UNTRAINED, "heads": "attends in both directions"},
 }

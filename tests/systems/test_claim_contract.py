@@ -50,6 +50,7 @@ WITHOUT_POSITIVE = {
     [
         ("tiny-recall", {f"T{i}" for i in range(1, 26)}),
         ("birth", {*(f"B{i}" for i in range(1, 14)), *(f"M{i}" for i in range(1, 4))}),
+        ("induction-formation", {f"I{i}" for i in range(1, 7)}),
         ("language-models", {f"G{i}" for i in range(1, 6)}),
         ("memory-theory", {"M4"}),
         ("modular-addition", {f"C{i}" for i in range(1, 7)}),

@@ -97,6 +97,9 @@ class ModelSpec:
     """Token to which no position attends, counted from the end of the vocabulary where it is negative: padding."""
     attention_mix: float = field(default=1.0, metadata=NEWER)
     """Share c of the softmax in attention: the pattern is c softmax + (1 - c), so that with 0 every weight is 1."""
+    position_kind: Literal["absolute", "rotary"] = field(default="absolute", metadata=NEWER)
+    """Learned vectors that are added to the residual stream (absolute), or queries and keys that are turned by an angle
+    which grows with the position, with a base of 10,000 (rotary)."""
     initial_size: float | None = field(default=None, metadata=NEWER)
     """Standard deviation of the normal weights that a one-hot model starts with, drawn by the seed; none: all 1e-5."""
 
@@ -114,6 +117,12 @@ class ModelSpec:
         in_range("model.attention_mix", self.attention_mix, 0, 1)
         if self.attention_mix < 1 and not self.softmax:
             raise InputError("model.attention_mix below 1 needs model.softmax true: it is the share of the softmax")
+        one_of("model.position_kind", self.position_kind, ("absolute", "rotary"))
+        if self.position_kind == "rotary" and (not self.positions or not self.softmax or self.head_width % 2):
+            raise InputError(
+                "model.position_kind rotary needs model.positions true, model.softmax true and an even model.d_head; "
+                f"got {self.positions}, {self.softmax} and {self.head_width}"
+            )
         one_of("model.embeddings", self.embeddings, ("trained", "frozen"))
         if self.initialisation == "memories" and (self.n_heads > 1 or self.normalization != "none"):
             raise InputError(

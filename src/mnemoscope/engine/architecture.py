@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from mnemoscope.core.protocols import HookedModel, masked_token, reads_vectors, without_hooks
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.engine.block import Attention, Block, Rotary
+from mnemoscope.engine.block import Attention, Block, Rotary, waves
 from mnemoscope.engine.changes import BEFORE_BLOCKS, IN_BLOCK
 from mnemoscope.engine.lookup import MAX_CELLS
 from mnemoscope.engine.pointwise import ACTIVATIONS, Mlp, Norm
@@ -29,6 +29,8 @@ _ROUNDINGS = 16
 """Roundings of bfloat16 by which logits may differ, whose eight bits do not reach that tolerance."""
 _N_TRIED = 12
 """Tokens on which a model is tried."""
+MAX_ROTARY = 2**12
+"""Longest input of a specification with rotary positions."""
 _KEPT_FROM = 2**22
 """Bytes of laid out weights from which they are kept with the model; laying out fewer takes less time than checking."""
 
@@ -53,6 +55,9 @@ def transformer_from_spec(params: Parameters, spec: ModelSpec, *, fused: bool = 
     The parameters go by `HookedTransformer`'s names. `fused` allows kernels that have no rule for `vmap`.
     """
     kind = None if spec.normalization == "none" else spec.normalization
+    weight = params["embed.W_E"]
+    turned = spec.position_kind == "rotary"
+    rotary = rotary_positions(spec.head_width, weight.dtype, weight.device) if turned else None
 
     def block(index: int) -> Block:
         attention = {
@@ -61,6 +66,7 @@ def transformer_from_spec(params: Parameters, spec: ModelSpec, *, fused: bool = 
             "linear": not spec.softmax,
             "mix": spec.attention_mix,
             "masked": None if spec.masked is None else spec.masked % len(params["embed.W_E"]),
+            "rotary": rotary,
             "fused": fused,
         }
         return Block(
@@ -72,13 +78,21 @@ def transformer_from_spec(params: Parameters, spec: ModelSpec, *, fused: bool = 
 
     return Transformer(
         w_e=params["embed.W_E"],
-        w_pos=params["pos_embed.W_pos"],
+        w_pos=None if turned else params["pos_embed.W_pos"],
         blocks=tuple(block(index) for index in range(spec.n_layers)),
         ln_final=_norm(params, "ln_final", kind, _SPEC_EPS),
         w_u=params["unembed.W_U"],
         b_u=params["unembed.b_U"],
         silent=None if spec.positions else spec.silent,
     )
+
+
+@lru_cache
+def rotary_positions(width: int, dtype: torch.dtype, device: torch.device) -> Rotary:
+    """The rotary positions of a specification, for heads of that width: halves are paired, the base is 10,000."""
+    exact = torch.float64 if dtype == torch.float64 else torch.float32
+    sin, cos = waves(10_000 ** (torch.arange(width // 2, dtype=exact) / (width / 2)), MAX_ROTARY)
+    return Rotary(cos=cos.to(device, dtype), sin=sin.to(device, dtype), adjacent=False)
 
 
 def read_transformer(model: HookedModel) -> Transformer | str:

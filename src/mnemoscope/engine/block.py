@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Literal
 
 import torch
+from einops import repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
@@ -209,6 +210,15 @@ class Attention:
     def project_out(self, z: Float[Tensor, "*rows head_index d_head"]) -> Float[Tensor, "*rows d_model"]:
         """Contribution of attention to the residual stream."""
         return project(z.flatten(-2), self.w_o.flatten(0, 1), self.b_o)
+
+
+def waves(
+    periods: Float[Tensor, " half"], n: int, *, adjacent: bool = False
+) -> tuple[Float[Tensor, "n rotary_dim"], Float[Tensor, "n rotary_dim"]]:
+    """Sines and cosines of the angles by which the first n positions turn each entry, one period for two entries."""
+    periods = repeat(periods, "half -> (half 2)" if adjacent else "half -> (2 half)")
+    angles = torch.arange(n, dtype=periods.dtype)[:, None] / periods
+    return angles.sin(), angles.cos()
 
 
 def rotate(

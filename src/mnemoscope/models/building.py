@@ -16,6 +16,7 @@ from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import VectorTask, attention_mix, has_linear_attention, restricted_outputs
 from mnemoscope.core.seeding import fixed_defaults, stream_seed
 from mnemoscope.core.specification import ModelSpec, RunSpec
+from mnemoscope.engine.architecture import MAX_ROTARY
 from mnemoscope.models import lens
 from mnemoscope.models.attention import LINEAR, MASKED, MIX, set_attention
 from mnemoscope.models.hooked import config as own_config
@@ -75,6 +76,9 @@ def configuration(
     both = {} if spec.attention_dir == "causal" else {"attention_dir": spec.attention_dir}
     linear = {} if spec.softmax else {"use_attn_scale": False, LINEAR: True}
     mixed = {} if spec.attention_mix == 1 else {MIX: spec.attention_mix}
+    turned = {} if spec.position_kind == "absolute" else {"positional_embedding_type": "rotary"}
+    if turned:
+        in_range("task.n_ctx, with model.position_kind rotary,", n_ctx, 1, MAX_ROTARY)
     padded = {} if spec.masked is None else {MASKED: _masked_token(spec.masked, d_vocab, d_output)}
     return {
         "n_layers": spec.n_layers,
@@ -93,6 +97,7 @@ def configuration(
         **both,
         **linear,
         **mixed,
+        **turned,
         **padded,
     }
 
@@ -131,7 +136,8 @@ def from_configuration(
     if vectors:
         weights = dict(model.named_parameters())
         model.add_module("embed", ReadIn(weights["embed.W_E"]))
-        model.add_module("pos_embed", VectorPositions(weights["pos_embed.W_pos"]))
+        if "pos_embed.W_pos" in weights:
+            model.add_module("pos_embed", VectorPositions(weights["pos_embed.W_pos"]))
         model.setup()
     if kind != {"linear": False, "mix": 1, "masked": None}:
         set_attention(model, **kind)

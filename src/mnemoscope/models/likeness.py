@@ -69,7 +69,7 @@ def portrait(params: Mapping[str, Tensor], spec: RunSpec) -> Portrait:
     def layers(name: str, chosen: Sequence[int]) -> Tensor:
         return torch.stack([params[f"blocks.{layer}.{name}"] for layer in chosen])
 
-    reads = torch.cat([params["embed.W_E"], params["pos_embed.W_pos"]])
+    reads = torch.cat([params[name] for name in ("embed.W_E", "pos_embed.W_pos") if name in params])
     embeddings = _unit(torch.cat([_unit(reads, 0), _unit(params["unembed.W_U"].T, 0)]), 0)
     heads = torch.zeros(0, 1, 2, model.d_model, model.d_model)
     if model.attention:

@@ -7,7 +7,7 @@ from einops import repeat
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from mnemoscope.engine import pointwise
+from mnemoscope.engine import block, pointwise
 from mnemoscope.engine.pointwise import project
 from mnemoscope.models.hooked.config import HookedTransformerConfig, activation
 from mnemoscope.models.hooked.points import HookPoint, passing
@@ -21,9 +21,8 @@ def waves(cfg: HookedTransformerConfig, n: int) -> tuple[Float[Tensor, "n rotary
         periods = _stretched(cfg, rotary_dim)
     else:
         periods = cfg.rotary_base ** (torch.arange(rotary_dim // 2, dtype=dtype) / (rotary_dim / 2))
-    periods = repeat(periods, "half -> (half 2)" if cfg.rotary_adjacent_pairs else "half -> (2 half)")
-    angles = torch.arange(n, dtype=dtype)[:, None] / periods
-    return angles.sin().to(cfg.dtype), angles.cos().to(cfg.dtype)
+    sin, cos = block.waves(periods, n, adjacent=cfg.rotary_adjacent_pairs)
+    return sin.to(cfg.dtype), cos.to(cfg.dtype)
 
 
 def _stretched(cfg: HookedTransformerConfig, rotary_dim: int) -> Float[Tensor, " half"]:

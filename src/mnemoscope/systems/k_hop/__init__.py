@@ -2,5 +2,5 @@
 
 `tasks` has the data, their latents, minimal pairs and exact references; `presets` all numbers of hops at once, the
 longest alone, and curricula; `constructed` a model that composes by doubling; `analyses` which layer holds which
-intermediate result; `claims` K1 to K4.
+intermediate result; `claims` K1 to K5.
 """

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from mnemoscope import PRESETS, SYSTEMS, ModelSpec, Preset, Recipe, System, TrainingSet
-from mnemoscope.core import TaskChange
+from mnemoscope.core import Clamp, TaskChange
 from mnemoscope.systems.k_hop.tasks import KHop
 
 _QUICK = Recipe(
@@ -62,6 +62,10 @@ def _part(presets: Iterable[str], seeds: range) -> TrainingSet:
     return TrainingSet(recipe="quick", presets=tuple(presets), seeds=tuple(seeds))
 
 
+HELD_UNTIL = 300
+"""Step up to which the first layer is held back; one hop is learned by step 200 without that."""
+HELD_BACK = (("recipe.clamps", (Clamp(place="L0 attn_out", value="zero", stop=HELD_UNTIL),)),)
+"""The attention of the first layer writes nothing up to that step."""
 _JUDGED = ("k-hop-4", "k-hop-4-2-layers", "k-hop-4-alone", "k-hop-4-curriculum", "k-hop-4-stages")
 SYSTEMS.add(
     "k-hop",
@@ -69,7 +73,17 @@ SYSTEMS.add(
         summary="composition of functions from context and weights: depth, curricula and intermediate results",
         quick=(_part(_JUDGED, range(48, 52)),),
         full=(_part(("k-hop-8",), range(4)),),
-        shipped=(_part(_JUDGED, range(16, 32)),),
+        shipped=(
+            _part(_JUDGED, range(16, 32)),
+            TrainingSet(
+                recipe="quick",
+                presets=("k-hop-4",),
+                seeds=tuple(range(16, 32)),
+                changes=HELD_BACK,
+                called="first-layer-late",
+                packed=False,
+            ),
+        ),
         compact=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""K1 to K4: their effects, their controls, and what decides them."""
+"""K1 to K5: their effects, their controls, and what decides them."""
 
 from dataclasses import replace
 
@@ -8,13 +8,13 @@ from mnemoscope import InputError
 from mnemoscope.claims import GATE
 from mnemoscope.models.constructed import step_course
 from mnemoscope.systems.k_hop.claim_parts import ALONE, CHANCE, CURRICULUM, MIXTURE, SHALLOW, STAGES, TASK, errors
-from mnemoscope.systems.k_hop.claims import alone, curricula, depth, order
+from mnemoscope.systems.k_hop.claims import alone, curricula, depth, held_back, order
 from mnemoscope.systems.k_hop.claims.depth import composer
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.systems.on_trial import on, verdict
 from tests.systems.planting import misbehaving, outcomes
 
-CLAIMS = (depth.K1, alone.K2, curricula.K3, order.K4)
+CLAIMS = (depth.K1, alone.K2, curricula.K3, order.K4, held_back.K5)
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
@@ -106,3 +106,18 @@ def test_what_is_never_learned_comes_last():
 )
 def test_what_decides_k4(plant, expected):
     assert list(outcomes(order.K4, plant(kind="positive").plant).values()) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "four", "expected"),
+    [
+        (500, 1150, ["SUPPORTED", "REFUTED"]),
+        (200, 1150, ["SUPPORTED", "SUPPORTED"]),
+        (500, 850, ["REFUTED", "REFUTED"]),
+        (200, 850, ["REFUTED", "SUPPORTED"]),
+    ],
+)
+def test_what_decides_k5(one, four, expected):
+    free = {**hops(200.0, 350.0, 850.0), GATE: 0.01}
+    held = {**hops(float(one), 600.0, float(four)), GATE: 0.01}
+    assert decided(held_back.K5, {MIXTURE: free, held_back.LATE: held}) == expected

@@ -1,1 +1,1 @@
-"""Claims K1 to K4."""
+"""Claims K1 to K5."""

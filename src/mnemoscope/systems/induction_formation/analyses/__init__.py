@@ -1,0 +1,1 @@
+"""Heads alone and together, their wiring, the progress of subcircuits, and the course of a loss."""

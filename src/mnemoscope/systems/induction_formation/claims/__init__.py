@@ -1,0 +1,1 @@
+"""Claims I1 to I6."""
