@@ -37,6 +37,7 @@ SMALLER = {
     "running-sum": {"task.length": 8},
     "brackets": {"task.max_pairs": 3, "model.n_layers": 2, "model.d_model": 16, "model.d_mlp": 8},
     "rasp": {},
+    "markov-chains": {"task.length": 12},
 }
 """Tasks that are faster so, by name."""
 FIRST = {PRESETS.get(name).task.name: name for name in reversed(PRESETS.names())}
@@ -62,6 +63,7 @@ TYPED = {
     "running-sum": "3 -2 -4 5",
     "brackets": "(())()",
     "rasp": "3 0 1 0 2 0",
+    "markov-chains": "abbab",
 }
 """A sequence of every task."""
 TOKENS = dict.fromkeys(
@@ -86,6 +88,7 @@ REFUSED = {
     **{name: {**LOOKUP, **UNTRAINED, **NO_MLP} for name in PUZZLES[:4]},
     "running-sum": {**LOOKUP, **UNTRAINED},
     "brackets": {**LOOKUP, "heads": "attends in both directions"},
+    "markov-chains": {**LOOKUP, **UNTRAINED, **NO_MLP, "circuits": "positions that are added to the residual"},
     "rasp": {**LOOKUP, **UNTRAINED, "heads": "attends in both directions"},
 }
 """What every task has no answer to, and a part of the line that says why; all else is answered."""

@@ -32,6 +32,8 @@ ARCHITECTURES = [
     {"attention_mix": 0.3},
     {"attention_mix": 0.0, "n_layers": 2, "initialisation": "by-width"},
     {"attention_mix": 0.7, "masked": 0, "attention_dir": "bidirectional"},
+    {"position_kind": "relative", "n_layers": 2},
+    {"position_kind": "relative", "mlp": False, "initialisation": "small", "n_layers": 2},
 ]
 
 
@@ -77,6 +79,7 @@ def test_sequences_may_be_shorter_than_the_context():
         {"n_layers": 2},
         {"attention": False},
         {"masked": 2},
+        {"position_kind": "relative", "n_layers": 2},
         {"attention_mix": 0.4, "masked": 0, "n_layers": 2, "attention_dir": "bidirectional"},
     ],
 )

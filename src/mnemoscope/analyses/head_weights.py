@@ -37,7 +37,7 @@ from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.numerics import to_numpy
-from mnemoscope.core.protocols import HookedModel, ModelLike, norm_gain, resolve_model, without_hooks
+from mnemoscope.core.protocols import HookedModel, ModelLike, norm_gain, position_kind, resolve_model, without_hooks
 from mnemoscope.interventions.reading import pick_nothing, unembed_only
 from mnemoscope.interventions.writing import is_classic
 
@@ -124,7 +124,7 @@ def effective_weights(model: ModelLike, layers: Sequence[int] | None = None) -> 
     weights: Any = model
     kind = model.cfg.normalization_type
     centred = kind in ("LN", "LNPre")
-    standard = model.cfg.positional_embedding_type == "standard"
+    standard = position_kind(model) == "standard"
     read = [_reading(weights.blocks[layer], kind, model.cfg.n_heads) for layer in chosen]
     w_u = _finite("W_U", weights.unembed.W_U)
     w_u, b_u = _folded(w_u, _bias("b_U", weights.unembed.b_U, w_u), getattr(weights, "ln_final", None), kind)
@@ -446,7 +446,7 @@ def _sources(
         result["token"] = (chosen, weights.W_E[chosen])
     if "pos" in parts:
         if weights.W_pos is None:
-            how = f"{model.cfg.positional_embedding_type}: not added to the residual stream"
+            how = f"{position_kind(model)}: not added to the residual stream"
             raise InputError(f"the model's positions are {how}, so that they have no circuits; pass parts=['token']")
         chosen = check_indices("positions", positions, len(weights.W_pos))
         result["pos"] = (chosen, weights.W_pos[chosen])
