@@ -24,6 +24,7 @@ ROWS = (
     "vectors",
     "facts",
     "puzzles",
+    "markov",
     "equality",
     "processes",
     "cluster",
@@ -73,6 +74,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
     import explorer
     import facts
     import language
+    import markov
     import patching
     import paths
     import plain
@@ -93,6 +95,8 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("vectors", "training on vectors", lambda: vectors.vectors(n_few)),
         ("facts", "training on facts", lambda: facts.steps(n_few)),
         ("puzzles", "puzzles and modular addition", lambda: puzzles.training(n_few)),
+        ("markov", "sequences of Markov chains", lambda: markov.generation(n_few)),
+        ("markov", "steps on Markov chains", lambda: markov.training(n_few)),
         ("equality", "equality of logits", steps.equality),
         ("processes", "worker processes", lambda: seeds.processes(1, 100 if quick else seeds.QUICK_STEPS)),
         ("cluster", "a Dask cluster", lambda: cluster.against_processes(1 if quick else 3, 60 if quick else 500)),

@@ -257,7 +257,7 @@ def relative_products(
 ) -> Float[Tensor, "*rows query key"]:
     """Products of queries, at these positions, with the vector of each key's distance; of later keys with the first."""
     distance = (queries[:, None] - torch.arange(n_keys, device=queries.device)).clamp(min=0)
-    return einsum(q, vectors[distance], "... query width, query key width -> ... query key")
+    return einsum(q, F.embedding(distance, vectors), "... query width, query key width -> ... query key")
 
 
 def hide_keys(

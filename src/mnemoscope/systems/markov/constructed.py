@@ -4,6 +4,8 @@ Both have one head in each layer, attention alone, vectors of distances and no n
 linear readout: softmax(gain · frequency).
 """
 
+from typing import Any
+
 import torch
 
 from mnemoscope.models import HookedTransformer
@@ -51,7 +53,7 @@ def bigram_circuit(task: MarkovChains, *, gain: float = BIGRAM_GAIN, looks_back:
     """
     parts, model = circuit(task.n_symbols), _model(task)
     token, previous, answer = (directions(model, block) for block in parts.dims.values())
-    first = model.blocks[0].attn
+    first: Any = model.blocks[0].attn
     first.b_Q[0, 0] = model.cfg.attn_scale
     first.W_rel[looks_back, 0] = SURE
     set_value_output(model, parts.heads["previous"], (token, previous))

@@ -1,7 +1,5 @@
 """E5: the two heads are a previous-token head and an induction head that reads it through its keys."""
 
-import numpy as np
-
 from mnemoscope import CLAIMS, Gate, Subject
 from mnemoscope.claims import GATE, case, controls, most
 from mnemoscope.models import set_by_hand, untrained
@@ -33,7 +31,7 @@ def measure(subject: Subject) -> dict[str, float]:
     """
     batch = sequences(subject)
     shares = attention_shares(subject.model, batch)
-    ways = np.abs(first_head_paths(subject.model, subject.task, batch, seed=subject.seed))
+    ways = abs(first_head_paths(subject.model, subject.task, batch, seed=subject.seed))
     total = float(ways.sum(skipna=False))
     return {
         "previous": float(shares.previous.max()),
