@@ -131,7 +131,7 @@ def course_section(page: Page, results: Mapping[str, Results]) -> None:
 
 
 def known_of(task: MarkovChains, batch: Batch) -> Sequence[str]:
-    """How often the context stood before, and what followed it."""
+    """Counts of what followed the same context before, at every position."""
     tokens = batch.inputs[0].tolist()
     here = contexts(batch.inputs.long(), task.order, task.n_symbols)[0].tolist()
     words = []

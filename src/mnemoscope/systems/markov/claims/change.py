@@ -17,7 +17,7 @@ _RATIO = "ratio of steps"
 
 
 def measure(subject: Subject) -> dict[str, float]:
-    """How wide the change is, how far from it layer 1 comes, and how long before layer 2 is right, in shares of steps.
+    """Width of the change, distance of layer 1 from it, and the lead of layer 2 over layer 1, in shares of steps.
 
     `width` is the steps from a quarter to three quarters of the final share, by those to the quarter.
     """

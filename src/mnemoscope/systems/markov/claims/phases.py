@@ -85,7 +85,7 @@ E2 = _E2.against(
         controls=controls(positive=(_PAST,), negative=(_TURN,)),
     ),
 )
-_FOUR = _trained(TRIGRAMS, "in turn", uniform=0, unigram=100, bigram=500, trigram=1200)
+_FOUR = _trained(TRIGRAMS, "in turn", uniform=0, unigram=100, bigram=400, trigram=700)
 _SKIPPED = _trained(TRIGRAMS, "bigram skipped", uniform=0, unigram=100, bigram=600, trigram=650)
 _STUCK = _trained(TRIGRAMS, "bigram to the end", uniform=0, unigram=100, bigram=500, trigram=1e6)
 _E6 = markov_claim(
