@@ -194,9 +194,9 @@ class Attention:
             return z.unflatten(0, rows) if len(rows) > 1 else z
         if q.shape[-3] != k.shape[-3]:
             k, v = (x.repeat_interleave(self.n_sharing, -3) for x in (k, v))
-        scores = attention_scores(
-            q, k, scale=1.0 if self.linear else self.scale, soft_cap=self.soft_cap, relative=(self.relative, queries)
-        )
+        relative = None if self.relative is None else (self.relative, queries)
+        scale = 1.0 if self.linear else self.scale
+        scores = attention_scores(q, k, scale=scale, soft_cap=self.soft_cap, relative=relative)
         scores = at("attn.hook_attn_scores", hide_keys(scores, mask, linear=self.linear))
         return at("attn.hook_pattern", self.pattern(scores)) @ v
 
@@ -239,13 +239,13 @@ def attention_scores(
     *,
     scale: float,
     soft_cap: float | None,
-    relative: tuple[Float[Tensor, "n_ctx d_head"] | None, Int[Tensor, " query"]] | None = None,
+    relative: tuple[Float[Tensor, "n_ctx d_head"], Int[Tensor, " query"]] | None = None,
 ) -> Float[Tensor, "*all_rows query key"]:
     """Scores of queries for all keys, those that they may not see included.
 
     `relative` has vectors of distances, which the keys carry, and the positions of the queries.
     """
-    if relative is not None and relative[0] is not None:
+    if relative is not None:
         q = q / scale  # once, before there are as many entries as pairs of positions
         return apply_soft_cap(q @ k.mT + relative_products(q, *relative, k.shape[-2]), soft_cap)
     products = q @ k.mT

@@ -186,8 +186,9 @@ def build(
     with torch.no_grad():
         if spec.position_kind == "relative":
             draws = torch.Generator().manual_seed(stream_seed(seed, "relative positions"))
-            for block in model.blocks:
-                block.attn.W_rel.normal_(0, model.cfg.initializer_range, generator=draws)
+            for name, value in named.items():
+                if name.endswith(".W_rel"):
+                    value.normal_(0, model.cfg.initializer_range, generator=draws)
         if spec.initialisation != "gpt2":
             draws = torch.Generator().manual_seed(stream_seed(seed, spec.initialisation))
             for name, value in named.items():
