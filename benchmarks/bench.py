@@ -25,6 +25,7 @@ ROWS = (
     "facts",
     "puzzles",
     "clamps",
+    "markov",
     "equality",
     "processes",
     "cluster",
@@ -75,6 +76,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
     import explorer
     import facts
     import language
+    import markov
     import patching
     import paths
     import plain
@@ -96,6 +98,8 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("facts", "training on facts", lambda: facts.steps(n_few)),
         ("puzzles", "puzzles and modular addition", lambda: puzzles.training(n_few)),
         ("clamps", "clamps in training", lambda: clamps.steps(n_few)),
+        ("markov", "sequences of Markov chains", lambda: markov.generation(n_few)),
+        ("markov", "steps on Markov chains", lambda: markov.training(n_few)),
         ("equality", "equality of logits", steps.equality),
         ("processes", "worker processes", lambda: seeds.processes(1, 100 if quick else seeds.QUICK_STEPS)),
         ("cluster", "a Dask cluster", lambda: cluster.against_processes(1 if quick else 3, 60 if quick else 500)),

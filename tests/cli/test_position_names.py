@@ -38,6 +38,7 @@ SMALLER = {
     "few-shot": {"task.n_classes": 6, "model.d_model": 16, "model.n_heads": 2},
     "brackets": {"task.max_pairs": 3, "model.n_layers": 2, "model.d_model": 16, "model.d_mlp": 8},
     "rasp": {},
+    "markov-chains": {"task.length": 12},
 }
 """Tasks that are faster so, by name."""
 FIRST = {PRESETS.get(name).task.name: name for name in reversed(PRESETS.names())}
@@ -64,6 +65,7 @@ TYPED = {
     "brackets": "(())()",
     "few-shot": "x1 y2 x3 y1 x3",
     "rasp": "3 0 1 0 2 0",
+    "markov-chains": "abbab",
 }
 """A sequence of every task."""
 TOKENS = dict.fromkeys(
@@ -94,6 +96,7 @@ REFUSED = {
         "circuits": "positions that are added to the residual stream",
     },
     "brackets": {**LOOKUP, "heads": "attends in both directions"},
+    "markov-chains": {**LOOKUP, **UNTRAINED, **NO_MLP, "circuits": "positions that are added to the residual"},
     "rasp": {**LOOKUP, **UNTRAINED, "heads": "attends in both directions"},
 }
 """What every task has no answer to, and a part of the line that says why; all else is answered."""

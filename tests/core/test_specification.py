@@ -83,6 +83,8 @@ def test_a_missing_part_is_named(missing):
         (Recipe, "final_rate", 1e-4, "recipe.final_rate needs recipe.decay cosine or linear; got 0.0001 with constant"),
         (ModelSpec, "position_kind", "alibi", "model.position_kind must be one of"),
         (ModelSpec, "attention_mix", 1.5, "model.attention_mix must be from 0 to 1; got 1.5"),
+        (ModelSpec, "position_kind", "rotating", "model.position_kind must be one of: absolute, relative"),
+        (Recipe, "clip_norm", 0.0, "recipe.clip_norm must be at least 1e-12; got 0"),
         (Recipe, "checkpoint_steps", (3001,), "recipe.checkpoint_steps must be from 0 to 3000"),
     ],
 )

@@ -34,6 +34,8 @@ ARCHITECTURES = [
     {"attention_mix": 0.7, "masked": 0, "attention_dir": "bidirectional"},
     {"position_kind": "rotary", "n_layers": 2},
     {"position_kind": "rotary", "mlp": False, "d_head": 6, "attention_dir": "bidirectional"},
+    {"position_kind": "relative", "n_layers": 2},
+    {"position_kind": "relative", "mlp": False, "initialisation": "small", "n_layers": 2},
 ]
 
 
@@ -80,6 +82,7 @@ def test_sequences_may_be_shorter_than_the_context():
         {"attention": False},
         {"masked": 2},
         {"position_kind": "rotary", "n_layers": 2},
+        {"position_kind": "relative", "n_layers": 2},
         {"attention_mix": 0.4, "masked": 0, "n_layers": 2, "attention_dir": "bidirectional"},
     ],
 )

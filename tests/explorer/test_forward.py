@@ -190,6 +190,7 @@ MODELS = {
         n_layers=2, masked=2, attention_mix=0.6, attention_dir="bidirectional", d_vocab=6
     ),
     "masked, causal": lambda: random_model(n_layers=2, masked=0),
+    "vectors of distances": lambda: random_model(n_layers=2, position_kind="relative"),
 }
 
 

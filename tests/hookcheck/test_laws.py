@@ -28,6 +28,7 @@ KINDS = {
     "masked": {"attention_dir": "bidirectional", "masked": -1},
     "without attention": {"attention": False},
     "without positions": {"positions": False},
+    "vectors of distances": {"position_kind": "relative"},
 }
 
 

@@ -1,6 +1,7 @@
-"""Attention with padding that nobody attends to, and attention mixed with a constant."""
+"""Attention with padding that nobody attends to, mixed with a constant, or with vectors of distances."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -31,11 +32,18 @@ KINDS = {
     "constant": {"attention_mix": 0.0},
     "both": {"masked": PAD, "attention_mix": 0.6},
     "linear": {"masked": PAD, "softmax": False},
+    "relative": {"masked": PAD, "position_kind": "relative"},
+    "relative and linear": {"softmax": False, "position_kind": "relative"},
 }
 TOKENS = torch.randint(0, 6, (7, 8), generator=seeded())
 TOKENS[0, 5:] = PAD
 TOKENS[1] = PAD  # no query of this row sees a key
 TOKENS[2, 0] = PAD  # a causal query that sees no key
+
+
+BOTH_WAYS = [
+    (kind, way) for kind in KINDS for way in ("causal", "bidirectional") if "relative" not in kind or way == "causal"
+]
 
 
 def own_model(**changes):
@@ -56,7 +64,9 @@ def plain(model, tokens, *, mix: float, masked: int | None, causal: bool, linear
                 for query in range(tokens.shape[1]):
                     keys = [key for key in range(tokens.shape[1]) if tokens[row, key] != masked]
                     keys = [key for key in keys if key <= query or not causal]
-                    scores = [float(q[query] @ k[key]) / (1 if linear else math.sqrt(len(q[0]))) for key in keys]
+                    carried = {key: k[key] if attn.W_rel is None else k[key] + attn.W_rel[query - key] for key in keys}
+                    scale = 1 if linear else math.sqrt(len(q[0]))
+                    scores = [float(q[query] @ carried[key]) / scale for key in keys]
                     total = sum(math.exp(score) for score in scores)
                     for key, score in zip(keys, scores, strict=True):
                         weight = score if linear else mix * math.exp(score) / total + 1 - mix
@@ -67,14 +77,16 @@ def plain(model, tokens, *, mix: float, masked: int | None, causal: bool, linear
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("direction", ["causal", "bidirectional"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "direction"), BOTH_WAYS)
 @pytest.mark.parametrize("make", [random_model, own_model])
 def test_it_is_the_plain_computation(make, kind, direction):
     fields = {**KINDS[kind], "attention_dir": direction, "n_layers": 2, "normalization": "none", "dtype": "float64"}
     model = make(**fields)
     spec = ModelSpec(d_model=8, n_heads=2, **fields)
     masked = None if spec.masked is None else PAD
+    if "relative" in kind:
+        assert not model.W_pos.any()
+        assert model.blocks[1].attn.W_rel.all()
     expected = plain(
         model, TOKENS, mix=spec.attention_mix, masked=masked, causal=direction == "causal", linear=not spec.softmax
     )
@@ -146,6 +158,33 @@ def test_it_survives_a_checkpoint_and_a_copy(tmp_path):
     torch.testing.assert_close(own(TOKENS), model(TOKENS))
 
 
+@torch.no_grad()
+def test_vectors_of_distances_survive_a_checkpoint_and_folding(tmp_path):
+    model = random_model(position_kind="relative", n_layers=2)
+    save_checkpoint(model, tmp_path / "relative.safetensors")
+    for own in (False, True):
+        loaded = load_checkpoint(tmp_path / "relative.safetensors", own=own)
+        torch.testing.assert_close(loaded(TOKENS), model(TOKENS))
+        torch.testing.assert_close(fold_normalisation(loaded)(TOKENS), model(TOKENS), atol=1e-5, rtol=1e-4)
+        assert torch.equal(loaded.blocks[1].attn.W_rel, model.blocks[1].attn.W_rel)
+
+
+def test_patches_and_edges_by_the_engine_are_those_by_hooks():
+    model = random_model(position_kind="relative", n_layers=2)
+    clean, corrupted = (ms.Batch(inputs=t, targets=t, scored=t >= 0) for t in (TOKENS, TOKENS.flip(0)))
+    pairs = ms.PromptPairs(clean=clean, corrupted=corrupted, name="turned")
+
+    def compare(measure):
+        one, other = measure(method="stream").value, measure(method="hooks").value
+        assert float(abs(one - other).max()) < 1e-5
+        assert float(abs(one - one.mean()).max()) > 1e-3
+
+    for kind in ("k", "q", "z", "pattern"):
+        compare(partial(ms.patch, model, pairs, kind=kind, over=("layer", "head")))
+    compare(partial(ms.patch, model, pairs, kind="resid_pre", over=("layer", "pos")))
+    compare(partial(ms.patch_edges, model, pairs))
+
+
 def test_a_run_from_a_layer_knows_the_padding():
     model = random_model(masked=PAD, n_layers=2)
     logits, (_, cache) = model(TOKENS), model.run_with_cache(TOKENS)
@@ -169,6 +208,12 @@ def test_what_cannot_be_is_refused_in_a_line():
         fold_normalisation(random_model(attention_mix=0.5))
     assert "leaves out a token" in str(resumable_transformer(random_model(masked=0), 8))
     assert "it masks a token" in obstacles(random_model(masked=0))
+    assert "its positions are relative" in obstacles(random_model(position_kind="relative"))
+    with pytest.raises(InputError, match=r"model.position_kind relative needs model.positions true and"):
+        ModelSpec(position_kind="relative", attention_dir="bidirectional")
+    batch = ms.Batch(inputs=TOKENS, targets=TOKENS, scored=TOKENS >= 0)
+    with pytest.raises(InputError, match=r"the model's positions are relative: not added to the residual stream"):
+        ms.analyses.predict_patterns(random_model(position_kind="relative"), batch)
     assert "its attention is mixed with a constant" in obstacles(random_model(attention_mix=0))
 
 
@@ -183,6 +228,16 @@ def test_weights_by_width_have_the_stated_variances():
             assert not value.any(), name
     normalised = build(ModelSpec(d_model=8, n_heads=2, initialisation="by-width"), d_vocab=6, n_ctx=9, seed=0)
     assert dict(normalised.named_parameters())["ln_final.w"].eq(1).all()
+
+
+def test_small_weights_have_the_stated_deviations():
+    spec = ModelSpec(d_model=64, n_heads=2, initialisation="small", position_kind="relative")
+    model = build(spec, d_vocab=300, n_ctx=200, seed=0)
+    for name, value in model.named_parameters():
+        kind = name.rsplit(".", 1)[-1]
+        wanted = 0.0 if kind[0] == "b" or kind == "W_pos" else 0.01 if kind in ("W_O", "W_out") else 0.02
+        if kind != "w":
+            assert float(value.detach().std()) == pytest.approx(wanted, rel=0.05), name
 
 
 def test_biases_outside_of_the_mlp_stay_at_zero():

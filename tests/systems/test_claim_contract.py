@@ -53,6 +53,7 @@ WITHOUT_POSITIVE = {
         ("induction-formation", {f"I{i}" for i in range(1, 7)}),
         ("language-models", {f"G{i}" for i in range(1, 6)}),
         ("memory-theory", {"M4"}),
+        ("markov", {f"E{i}" for i in range(1, 8)}),
         ("modular-addition", {f"C{i}" for i in range(1, 7)}),
         ("noisy-recall", {"N1", "N2"}),
         ("retrieval", {f"R{i}" for i in range(1, 10)}),

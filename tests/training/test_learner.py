@@ -144,6 +144,22 @@ def test_updates_are_those_of_sgd_with_momentum_on_the_hooked_model():
         torch.testing.assert_close(ours.parameters(0)[name], value.detach(), atol=1e-9, rtol=0)
 
 
+@pytest.mark.parametrize("n", [1, 3])
+def test_gradients_are_clipped_per_run_by_their_norm(n):
+    ours = learner(n, optimizer="sgd", momentum=0.0, clip_norm=0.25)
+    plain = learner(n, optimizer="sgd", momentum=0.0)
+    factors = torch.tensor([1.0, 1e-3, 1.0], dtype=torch.double)[:n]
+    before = [{name: value.clone() for name, value in ours.parameters(run).items()} for run in range(n)]
+    for each in (ours, plain):
+        each.update(losses(each, range(n)) * factors, learning_rate=1.0)
+    for run in range(n):
+        moved, wanted = ({k: v - before[run][k] for k, v in each.parameters(run).items()} for each in (ours, plain))
+        norm = torch.cat([value.flatten() for value in wanted.values()]).norm()
+        assert (norm > 0.25) == (run != 1)
+        for name, value in wanted.items():
+            torch.testing.assert_close(moved[name], value * min(1, 0.25 / norm), atol=1e-10, rtol=1e-7)
+
+
 def test_what_is_held_gets_no_gradient_until_it_is_let_go():
     ours = learner()
     for held in (frozenset({"unembed.W_U"}), frozenset()):

@@ -26,7 +26,7 @@ from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.numerics import to_numpy
-from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
+from mnemoscope.core.protocols import HookedModel, ModelLike, position_kind, resolve_model
 
 Source = Literal["token", "pos"]
 SOURCES: tuple[Source, ...] = ("token", "pos")
@@ -147,7 +147,7 @@ def _sources(
         result["token"] = (chosen, weights.W_E[chosen])
     if "pos" in parts:
         if weights.W_pos is None:
-            how = f"{model.cfg.positional_embedding_type}: not added to the residual stream"
+            how = f"{position_kind(model)}: not added to the residual stream"
             raise InputError(f"the model's positions are {how}, so that they have no circuits; pass parts=['token']")
         chosen = check_indices("positions", positions, len(weights.W_pos))
         result["pos"] = (chosen, weights.W_pos[chosen])

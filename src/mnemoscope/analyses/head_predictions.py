@@ -60,7 +60,14 @@ from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import make_removal
 from mnemoscope.core.metrics import kl_divergence
 from mnemoscope.core.numerics import to_numpy
-from mnemoscope.core.protocols import HookedModel, ModelLike, has_linear_attention, masked_token, resolve_model
+from mnemoscope.core.protocols import (
+    HookedModel,
+    ModelLike,
+    has_linear_attention,
+    masked_token,
+    position_kind,
+    resolve_model,
+)
 from mnemoscope.core.site import Site
 from mnemoscope.engine.block import visible_keys
 from mnemoscope.interventions.recordings import Recordings
@@ -111,7 +118,7 @@ def predict_patterns(
     one_of("normalisation", normalisation, NORMALISATIONS)
     weights = effective_weights(model, layers)
     if weights.W_pos is None:
-        kind = model.cfg.positional_embedding_type
+        kind = position_kind(model)
         raise InputError(
             f"the model's positions are {kind}: not added to the residual stream, so that no circuit predicts scores; "
             "read the token circuits with qk_circuits(parts=['token'])"
@@ -174,7 +181,7 @@ def predict_removal(
     weights = effective_weights(model, layers)
     reference = batch if reference is None else reference
     if weights.W_pos is None:
-        kind = model.cfg.positional_embedding_type
+        kind = position_kind(model)
         raise InputError(f"the model's positions must be added to the residual stream; they are {kind}")
     if not batch.scored.any():
         raise InputError("batch has no scored position, where logits could be compared; mark some in batch.scored")

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel, ModelLike, norm_gain, resolve_model, without_hooks
+from mnemoscope.core.protocols import HookedModel, ModelLike, norm_gain, position_kind, resolve_model, without_hooks
 from mnemoscope.interventions.writing import is_classic
 
 _NOT_LINEAR = {
@@ -102,7 +102,7 @@ def effective_weights(model: ModelLike, layers: Sequence[int] | None = None) -> 
     weights: Any = model
     kind = model.cfg.normalization_type
     centred = kind in ("LN", "LNPre")
-    standard = model.cfg.positional_embedding_type == "standard"
+    standard = position_kind(model) == "standard"
     read = [_reading(weights.blocks[layer], kind, model.cfg.n_heads) for layer in chosen]
     w_u = _finite("W_U", weights.unembed.W_U)
     w_u, b_u = _folded(w_u, _bias("b_U", weights.unembed.b_U, w_u), getattr(weights, "ln_final", None), kind)

@@ -29,6 +29,8 @@ from mnemoscope.core.skills import Skills, check_skills
 
 UNKNOWN = -1
 """In the place of a following token that is not given."""
+N_GUESSES = 3
+"""Guesses at a position, unless told otherwise."""
 
 
 def predict(
@@ -38,13 +40,13 @@ def predict(
     *,
     reference: str | None = None,
     everywhere: bool = False,
-    n: int = 3,
+    n: int = N_GUESSES,
 ) -> xr.Dataset:
     """The likeliest tokens, or classes, after every position of one sequence.
 
     A last position of the sequence that is not scored is taken as one whose following token is not given. `reference`
     is an exact predictor of the task; none: the model stands alone. With `everywhere` it is read at positions that are
-    not scored too: where it does not look at what follows. Of fewer than `n` classes all are guesses.
+    not scored too: where it does not look at what follows. Of fewer than `n` outputs all are guesses.
 
     Returns:
         Over pos: `token`, `following` (-1 where it is not given) and `p_following` (NaN there). Over (pos, rank):
@@ -62,7 +64,7 @@ def predict(
     model = resolve_model(model, batch=batch)
     if len(batch) != 1:
         raise InputError(f"predictions are of one sequence at a time; got {len(batch)}")
-    in_range("the number of guesses", n, 1, max(task.d_vocab, n_outputs(task)))
+    in_range("the number of guesses", n, 1, max(task.d_vocab, n_outputs(task), N_GUESSES))
     predicted = log_probs(model, task, batch)[0]
     n = min(n, predicted.shape[-1])
     following = batch.targets[0].clone()

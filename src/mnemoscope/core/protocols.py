@@ -354,6 +354,14 @@ def attention_mix(model: HookedModel) -> float:
     return min((getattr(getattr(block, "attn", None), "mix", 1.0) for block in model.blocks), default=1.0)
 
 
+def position_kind(model: HookedModel) -> str:
+    """The kind of positions: relative where the keys of a layer carry vectors of distances (`models.attention`), else
+    as the configuration says.
+    """
+    relative = any(getattr(getattr(block, "attn", None), "W_rel", None) is not None for block in model.blocks)
+    return "relative" if relative else model.cfg.positional_embedding_type
+
+
 def masked_token(model: HookedModel) -> int | None:
     """Token to which no position of a model attends; None: every token is attended to (`models.attention`)."""
     padding: Any = getattr(getattr(model, "embed", None), "padding", None)

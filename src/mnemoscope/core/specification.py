@@ -40,7 +40,7 @@ NEWER = {"newer": True}
 """
 
 
-INITIALISATIONS = ("gpt2", "gpt2-scaled", "memories", "normal", "one-hot", "by-width")
+INITIALISATIONS = ("gpt2", "gpt2-scaled", "memories", "normal", "one-hot", "by-width", "small")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +72,15 @@ class ModelSpec:
     """First layer that has an MLP; those before it are held at exactly zero."""
     positions: bool = True
     """False: the positional embedding is held at exactly zero."""
-    initialisation: Literal["gpt2", "gpt2-scaled", "memories", "normal", "one-hot", "by-width"] = "gpt2"
+    initialisation: Literal["gpt2", "gpt2-scaled", "memories", "normal", "one-hot", "by-width", "small"] = "gpt2"
     """TransformerLens's own (gpt2); the same with W_O and W_out over the root of the number of writes to the residual
     stream, as GPT-2 was (gpt2-scaled); that of associative memories: W_Q the identity, embeddings standard normal,
     other weights uniform within 1/sqrt of their input width, biases held at zero (memories); every weight normal, with
     variance one over d_head for Q, K, V, over d_mlp for W_out and over d_model for the others (normal); embeddings
-    and unembedding the identity, as are W_K and W_V, and everything else 1e-5 (one-hot); or every weight normal, with
+    and unembedding the identity, as are W_K and W_V, and everything else 1e-5 (one-hot); every weight normal, with
     variance one over d_mlp for W_out, over the number of outputs for the unembedding and over d_model for the others,
-    and no biases but those of the MLP (by-width)."""
+    and no biases but those of the MLP (by-width); or every weight normal, with a standard deviation of .01 for W_O and
+    W_out and of .02 for the others, and no biases but those of MLPs and normalisations (small)."""
     dtype: Literal["float32", "float64"] = "float32"
     """Floating-point type of the parameters."""
     d_head: int | None = field(default=None, metadata=NEWER)
@@ -97,9 +98,10 @@ class ModelSpec:
     """Token to which no position attends, counted from the end of the vocabulary where it is negative: padding."""
     attention_mix: float = field(default=1.0, metadata=NEWER)
     """Share c of the softmax in attention: the pattern is c softmax + (1 - c), so that with 0 every weight is 1."""
-    position_kind: Literal["absolute", "rotary"] = field(default="absolute", metadata=NEWER)
-    """Learned vectors that are added to the residual stream (absolute), or queries and keys that are turned by an angle
-    which grows with the position, with a base of 10,000 (rotary)."""
+    position_kind: Literal["absolute", "rotary", "relative"] = field(default="absolute", metadata=NEWER)
+    """Learned vectors added to the residual stream (absolute); queries and keys turned by an angle that grows with the
+    position, with a base of 10,000 (rotary); or a learned vector for each distance and layer, added to the keys of all
+    heads (relative, Shaw et al. 2018: `models.attention`)."""
     initial_size: float | None = field(default=None, metadata=NEWER)
     """Standard deviation of the normal weights that a one-hot model starts with, drawn by the seed; none: all 1e-5."""
 
@@ -117,13 +119,18 @@ class ModelSpec:
         in_range("model.attention_mix", self.attention_mix, 0, 1)
         if self.attention_mix < 1 and not self.softmax:
             raise InputError("model.attention_mix below 1 needs model.softmax true: it is the share of the softmax")
-        one_of("model.position_kind", self.position_kind, ("absolute", "rotary"))
+        one_of("model.position_kind", self.position_kind, ("absolute", "rotary", "relative"))
         if self.position_kind == "rotary" and (not self.positions or not self.softmax or self.head_width % 2):
             raise InputError(
                 "model.position_kind rotary needs model.positions true, model.softmax true and an even model.d_head; "
                 f"got {self.positions}, {self.softmax} and {self.head_width}"
             )
         one_of("model.embeddings", self.embeddings, ("trained", "frozen"))
+        if self.position_kind == "relative" and not (self.positions and self.attention_dir == "causal"):
+            raise InputError(
+                "model.position_kind relative needs model.positions true and model.attention_dir causal; got "
+                f"{self.positions} and {self.attention_dir}"
+            )
         if self.initialisation == "memories" and (self.n_heads > 1 or self.normalization != "none"):
             raise InputError(
                 "model.initialisation memories needs model.n_heads 1 and model.normalization none; got "
@@ -222,6 +229,8 @@ class Recipe:
     full_batch: bool = field(default=False, metadata=NEWER)
     """True: every step sees all sequences of the split `train`, which the task enumerates; `batch_size` is not used. A
     task whose split follows the seed has a field `split_seed`, None by default, which `for_seed` sets."""
+    clip_norm: float | None = field(default=None, metadata=NEWER)
+    """Largest norm of the gradient over all parameters of a run; a longer one is scaled down to it. None: any."""
     stop_at: float | None = field(default=None, metadata=NEWER)
     """Early stopping: training ends with the first line of metrics by which every skill has at least this accuracy on
     test prompts; none: after n_steps."""
@@ -245,6 +254,8 @@ class Recipe:
             )
         if self.stop_at is not None:
             in_range("recipe.stop_at", self.stop_at, 0, 1)
+        if self.clip_norm is not None:
+            in_range("recipe.clip_norm", self.clip_norm, 1e-12, math.inf)
         for step in self.checkpoint_steps or ():
             in_range("recipe.checkpoint_steps", step, 0, self.n_steps)
         for clamp in self.clamps:

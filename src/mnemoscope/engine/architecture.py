@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mnemoscope.core.protocols import HookedModel, masked_token, reads_vectors, without_hooks
+from mnemoscope.core.protocols import HookedModel, masked_token, position_kind, reads_vectors, without_hooks
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.engine.block import Attention, Block, Rotary, waves
 from mnemoscope.engine.changes import BEFORE_BLOCKS, IN_BLOCK
@@ -61,6 +61,7 @@ def transformer_from_spec(params: Parameters, spec: ModelSpec, *, fused: bool = 
 
     def block(index: int) -> Block:
         attention = {
+            "relative": params.get(f"blocks.{index}.attn.W_rel"),
             "scale": spec.head_width**0.5,
             "causal": spec.attention_dir == "causal",
             "linear": not spec.softmax,
@@ -187,6 +188,7 @@ def _why_unsupported(model: HookedModel, params: Parameters) -> str | None:
         gated=bool(getattr(cfg, "gated_mlp", False)),
         shares_keys=bool(getattr(cfg, "n_key_value_heads", None)),
         has_positions=getattr(cfg, "positional_embedding_type", "standard") == "standard",
+        is_relative=position_kind(model) == "relative",
     )
     if params.keys() != expected:
         return f"its parameters are not those of a plain HookedTransformer: {min(params.keys() ^ expected)}"
@@ -195,14 +197,21 @@ def _why_unsupported(model: HookedModel, params: Parameters) -> str | None:
 
 @lru_cache
 def _parameter_names(
-    n_layers: int, normalization: str | None, *, has_mlp: bool, gated: bool, shares_keys: bool, has_positions: bool
+    n_layers: int,
+    normalization: str | None,
+    *,
+    has_mlp: bool,
+    gated: bool,
+    shares_keys: bool,
+    has_positions: bool,
+    is_relative: bool,
 ) -> frozenset[str]:
     ends = {"LN": ("w", "b"), "RMS": ("w",)}.get(normalization or "", ())
     mlp = [f"mlp.{name}" for name in ("W_in", "b_in", "W_out", "b_out", *(["W_gate"] if gated else []))]
     shared = "_" if shares_keys else ""
     attention = [f"attn.{shared if kind in 'KV' else ''}{weight}_{kind}" for kind in "QKVO" for weight in "Wb"]
     norms = [f"{norm}.{end}" for norm in ("ln1", "ln2")[: 2 if has_mlp else 1] for end in ends]
-    in_block = [*attention, *(mlp if has_mlp else []), *norms]
+    in_block = [*attention, *(mlp if has_mlp else []), *norms, *(["attn.W_rel"] if is_relative else [])]
     names = [f"blocks.{layer}.{name}" for layer in range(n_layers) for name in in_block]
     names += ["embed.W_E", "unembed.W_U", "unembed.b_U", *(f"ln_final.{end}" for end in ends)]
     return frozenset([*names, "pos_embed.W_pos"] if has_positions else names)
@@ -265,6 +274,7 @@ def _block(model: HookedModel, index: int, params: Parameters) -> Block:
         "linear": is_linear,
         "mix": getattr(module, "mix", 1.0),
         "masked": masked_token(model),
+        "relative": params.get(f"blocks.{index}.attn.W_rel"),
         "rotary": rotary,
         "window": cfg.window_size if is_local else None,
         "soft_cap": _cap(cfg, "attn_scores_soft_cap"),

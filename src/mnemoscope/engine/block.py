@@ -4,8 +4,9 @@
 
 The softmax runs over the keys that a query may see: those up to itself (causal) or all, without padding, and only
 within a window if there is one. Mixed attention is c softmax + (1 - c) over these keys. Linear attention leaves the
-softmax out. Rotary positions turn queries and keys by an angle that grows with the position (Su et al. 2021). Heads may
-share keys and values in groups (Ainslie et al. 2023).
+softmax out. Rotary positions turn queries and keys by an angle that grows with the position (Su et al. 2021). Relative
+positions add to each key a vector r of its distance from the query (Shaw et al. 2018): scores = q·(k + r) / scale.
+Heads may share keys and values in groups (Ainslie et al. 2023).
 
 In shapes, `*rows` are the prompts, or cells (changed runs) and prompts.
 """
@@ -17,7 +18,7 @@ from functools import cached_property
 from typing import Literal
 
 import torch
-from einops import repeat
+from einops import einsum, repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
@@ -73,6 +74,7 @@ class Attention:
         linear: True if scores weigh the values directly, without a softmax.
         mix: Share c of the softmax in the pattern c softmax + (1 - c).
         masked: Token to which no query attends; None: there is no such token.
+        relative: A vector for each distance, which the keys of all heads carry; None: there are none.
         fused: True allows PyTorch's fused kernel, which has no rule for `vmap`.
     """
 
@@ -89,6 +91,7 @@ class Attention:
     linear: bool = False
     mix: float = 1.0
     masked: int | None = None
+    relative: Float[Tensor, "n_ctx d_head"] | None = None
     fused: bool = True
 
     @property
@@ -182,7 +185,8 @@ class Attention:
         assert (padding is None) == (self.masked is None)
         mask = visible_keys(queries, k.shape[-2], causal=self.causal, window=self.window, padding=padding)
         # The fused kernel shows neither scores nor pattern, so a run with hooks forms them step by step.
-        if self.fused and at is NO_CHANGES and self.mix == 1 and not (self.linear or self.soft_cap):
+        stepwise = self.linear or self.soft_cap or self.relative is not None
+        if self.fused and at is NO_CHANGES and self.mix == 1 and not stepwise:
             rows, grouped, scale = q.shape[:-3], q.shape[-3] != k.shape[-3], 1 / self.scale
             if len(rows) > 1:  # the kernel takes one axis of rows
                 q, k, v = (x.flatten(0, -4) for x in (q, k, v))
@@ -190,7 +194,9 @@ class Attention:
             return z.unflatten(0, rows) if len(rows) > 1 else z
         if q.shape[-3] != k.shape[-3]:
             k, v = (x.repeat_interleave(self.n_sharing, -3) for x in (k, v))
-        scores = attention_scores(q, k, scale=1.0 if self.linear else self.scale, soft_cap=self.soft_cap)
+        relative = None if self.relative is None else (self.relative, queries)
+        scale = 1.0 if self.linear else self.scale
+        scores = attention_scores(q, k, scale=scale, soft_cap=self.soft_cap, relative=relative)
         scores = at("attn.hook_attn_scores", hide_keys(scores, mask, linear=self.linear))
         return at("attn.hook_pattern", self.pattern(scores, at)) @ v
 
@@ -240,11 +246,30 @@ def rotate(
 
 
 def attention_scores(
-    q: Heads, k: Heads, *, scale: float, soft_cap: float | None
+    q: Heads,
+    k: Heads,
+    *,
+    scale: float,
+    soft_cap: float | None,
+    relative: tuple[Float[Tensor, "n_ctx d_head"], Int[Tensor, " query"]] | None = None,
 ) -> Float[Tensor, "*all_rows query key"]:
-    """Scores of queries for all keys, those that they may not see included."""
+    """Scores of queries for all keys, those that they may not see included.
+
+    `relative` has vectors of distances, which the keys carry, and the positions of the queries.
+    """
+    if relative is not None:
+        q = q / scale  # once, before there are as many entries as pairs of positions
+        return apply_soft_cap(q @ k.mT + relative_products(q, *relative, k.shape[-2]), soft_cap)
     products = q @ k.mT
     return apply_soft_cap(products if scale == 1 else products / scale, soft_cap)
+
+
+def relative_products(
+    q: Heads, vectors: Float[Tensor, "n_ctx d_head"], queries: Int[Tensor, " query"], n_keys: int
+) -> Float[Tensor, "*rows query key"]:
+    """Products of queries, at these positions, with the vector of each key's distance; of later keys with the first."""
+    distance = (queries[:, None] - torch.arange(n_keys, device=queries.device)).clamp(min=0)
+    return einsum(q, F.embedding(distance, vectors), "... query width, query key width -> ... query key")
 
 
 def hide_keys(

@@ -87,12 +87,13 @@ def head_outputs(
 
 
 def _pays(first: FirstLayer, inputs: Inputs) -> bool:
-    """True for few cells and plain softmax attention: no windows, caps, rotary positions or shared keys."""
+    """True for few cells and plain softmax attention: no windows, caps, rotary or relative positions, shared keys."""
     attn, positions = first.block.attn, first.w_pos
     if attn is None or positions is None or inputs.is_floating_point():
         return False
     n_cells = len(first.w_e) * len(positions[: inputs.shape[1]])
-    plain = not (attn.linear or attn.soft_cap or attn.window or attn.rotary) and attn.n_sharing == 1
+    moved = attn.rotary is not None or attn.relative is not None
+    plain = not (attn.linear or attn.soft_cap or attn.window or moved) and attn.n_sharing == 1
     return plain and n_cells <= min(MAX_CELLS, inputs.numel())
 
 

@@ -12,7 +12,14 @@ import numpy as np
 from torch import Tensor
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import HookedModel, attention_mix, has_linear_attention, masked_token, reads_vectors
+from mnemoscope.core.protocols import (
+    HookedModel,
+    attention_mix,
+    has_linear_attention,
+    masked_token,
+    position_kind,
+    reads_vectors,
+)
 from mnemoscope.models.checkpoint import configuration_of
 
 MAX_PARAMETERS = 1_000_000
@@ -88,7 +95,7 @@ def page_configuration(model: HookedModel) -> dict[str, Any]:
     if reads_vectors(model):
         raise InputError("the explorer edits tokens; got a model that reads vectors; `mnemoscope report` shows it")
     unknown = sorted(set(configuration_of(cfg)) - {*_COMPUTED.split(), *_IRRELEVANT.split()})
-    expected = set(_parameter_names(cfg))
+    expected = set(_parameter_names(cfg, relative=position_kind(model) == "relative"))
     unknown += sorted({name for name, _ in model.named_parameters()} ^ expected)
     if unknown:
         raise InputError(f"the explorer's forward pass does not know {', '.join(unknown)}; got a model that has it")
@@ -109,13 +116,14 @@ def page_configuration(model: HookedModel) -> dict[str, Any]:
     }
 
 
-def _parameter_names(cfg: Any) -> list[str]:
+def _parameter_names(cfg: Any, *, relative: bool) -> list[str]:
     """Names of the parameters that the page computes with, for a configuration."""
     norms = {"LN": ("w", "b"), "RMS": ("w",)}.get(cfg.normalization_type, ())
     names = ["embed.W_E", "pos_embed.W_pos", "unembed.W_U", "unembed.b_U", *(f"ln_final.{name}" for name in norms)]
     for layer in range(cfg.n_layers):
         block = f"blocks.{layer}"
         names += [f"{block}.attn.{kind}_{end}" for kind in "Wb" for end in "QKVO"]
+        names += [f"{block}.attn.W_rel"] * relative
         names += [f"{block}.ln1.{name}" for name in norms]
         if not cfg.attn_only:
             names += [f"{block}.mlp.{kind}_{end}" for kind in "Wb" for end in ("in", "out")]

@@ -1,4 +1,4 @@
-"""Attention other than TransformerLens's, with its hooks, weights and names: linear, mixed, or blind to padding.
+"""Attention other than TransformerLens's, with its hooks and names: linear, mixed, relative, or blind to padding.
 
 Linear attention has no softmax: the scores themselves weigh the values, and they are not scaled.
 
@@ -7,6 +7,14 @@ Linear attention has no softmax: the scores themselves weigh the values, and the
 A row of its pattern may hold negative weights and adds up to anything. Mixed attention has the pattern
 c softmax + (1 - c) at those positions. No query attends to a position that holds the masked token: its score is minus
 infinity (0 in linear attention). A query that may attend to nothing attends to nothing.
+
+Relative attention (Shaw, Uszkoreit & Vaswani 2018) has a learned vector for each distance, which the keys of all heads
+of a layer carry, and no positions in the residual stream:
+
+    scores_ij = q_i · (k_j + r_(i-j)) / sqrt(d_head)
+
+The vectors are the parameter `blocks.*.attn.W_rel`, row 0 for a position's distance from itself. `hook_k` has keys
+without them.
 """
 
 from collections.abc import Callable
@@ -17,11 +25,11 @@ from typing import Any, cast
 import torch
 from einops import einsum
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, masked_token
-from mnemoscope.engine.block import hide_keys, mix_pattern, visible_keys
+from mnemoscope.engine.block import hide_keys, mix_pattern, relative_products, visible_keys
 from mnemoscope.models.lens import HookedTransformer
 
 LINEAR = "linear_attention"
@@ -30,6 +38,8 @@ MIX = "attention_mix"
 """Key of a configuration: share of the softmax in the pattern."""
 MASKED = "masked_token"
 """Key of a configuration: token to which no position attends."""
+RELATIVE = "relative_positions"
+"""Key of a configuration: whether keys carry a vector of their distance from the query."""
 
 
 @dataclass(eq=False)
@@ -63,13 +73,12 @@ class _Attention:
         if attention_mask is not None:
             padding = (attention_mask == 0) | (False if padding is None else padding)
         q, k, v = self.calculate_qkv_matrices(query_input, key_input, value_input)
-        seen = visible_keys(
-            torch.arange(q.shape[1], device=q.device),
-            k.shape[1],
-            causal=self.cfg.attention_dir == "causal",
-            padding=padding,
-        )
-        scores = hide_keys(self.calculate_attention_scores(q, k), seen, linear=self.linear)
+        places = torch.arange(q.shape[1], device=q.device)
+        seen = visible_keys(places, k.shape[1], causal=self.cfg.attention_dir == "causal", padding=padding)
+        scores = self.calculate_attention_scores(q, k)
+        if self.W_rel is not None:
+            scores = scores + relative_products(q.transpose(1, 2), self.W_rel, places, k.shape[1]) / self.attn_scale
+        scores = hide_keys(scores, seen, linear=self.linear)
         scores = pattern = self.hook_attn_scores(scores)
         if not self.linear:
             pattern = mix_pattern(scores.softmax(-1).nan_to_num(), scores, self.mix)
@@ -95,13 +104,20 @@ def _before(kind: type, other: type) -> type:
 
 
 def set_attention(
-    model: HookedTransformer, *, linear: bool = False, mix: float = 1.0, masked: int | None = None
+    model: HookedTransformer,
+    *,
+    linear: bool = False,
+    mix: float = 1.0,
+    masked: int | None = None,
+    relative: bool = False,
 ) -> None:
-    """Give a model attention of this kind; its parameters stay."""
+    """Give a model attention of this kind; its parameters stay, and vectors of distances start at zero."""
     padding = None if masked is None else Padding(masked)
     for layer, block in enumerate(model.blocks):
         attention: Any = _like(_Attention, block.attn, model.cfg, layer_id=layer)
         attention.linear, attention.mix, attention.padding = linear, mix, padding
+        width = (model.cfg.n_ctx, model.cfg.d_head)
+        attention.W_rel = nn.Parameter(torch.zeros(width).to(attention.W_Q)) if relative else None
         block.add_module("attn", attention)
     if padding is not None:
         embed: Any = _like(_Embed, model.embed, model.cfg)

@@ -18,7 +18,7 @@ from mnemoscope.core.seeding import fixed_defaults, stream_seed
 from mnemoscope.core.specification import ModelSpec, RunSpec
 from mnemoscope.engine.architecture import MAX_ROTARY
 from mnemoscope.models import lens
-from mnemoscope.models.attention import LINEAR, MASKED, MIX, set_attention
+from mnemoscope.models.attention import LINEAR, MASKED, MIX, RELATIVE, set_attention
 from mnemoscope.models.hooked import config as own_config
 from mnemoscope.models.hooked import transformer as own_transformer
 from mnemoscope.models.lens import HookedTransformer
@@ -76,10 +76,11 @@ def configuration(
     both = {} if spec.attention_dir == "causal" else {"attention_dir": spec.attention_dir}
     linear = {} if spec.softmax else {"use_attn_scale": False, LINEAR: True}
     mixed = {} if spec.attention_mix == 1 else {MIX: spec.attention_mix}
-    turned = {} if spec.position_kind == "absolute" else {"positional_embedding_type": "rotary"}
+    turned = {} if spec.position_kind != "rotary" else {"positional_embedding_type": "rotary"}
     if turned:
         in_range("task.n_ctx, with model.position_kind rotary,", n_ctx, 1, MAX_ROTARY)
     padded = {} if spec.masked is None else {MASKED: _masked_token(spec.masked, d_vocab, d_output)}
+    relative = {RELATIVE: True} if spec.position_kind == "relative" else {}
     return {
         "n_layers": spec.n_layers,
         "d_model": spec.d_model,
@@ -99,6 +100,7 @@ def configuration(
         **mixed,
         **turned,
         **padded,
+        **relative,
     }
 
 
@@ -118,9 +120,10 @@ def from_configuration(
 
     `config` holds arguments of `HookedTransformerConfig`. With `reads_vectors` the model reads vectors of width
     `d_vocab` and gives some of width `d_vocab_out`. With `linear_attention` its attention has no softmax, with
-    `attention_mix` it is mixed, and no position attends to the token `masked_token` (`models.attention`). All hooks and
-    weights keep their names. `own` gives the package's own class, which has the same weights, hooks and numbers and
-    needs no import of TransformerLens. Otherwise the class is that of TransformerLens where the installed line has one.
+    `attention_mix` it is mixed, with `relative_positions` keys carry vectors of distances, and no position attends to
+    the token `masked_token` (`models.attention`). All hooks and weights keep their names. `own` gives the package's own
+    class, which has the same weights, hooks and numbers and needs no import of TransformerLens. Otherwise the class is
+    that of TransformerLens where the installed line has one.
     """
     arguments = {**config, "dtype": getattr(torch, config["dtype"]), "device": str(usable_device(device))}
     vectors = arguments.pop(VECTORS, False)
@@ -128,6 +131,7 @@ def from_configuration(
         "linear": arguments.pop(LINEAR, False),
         "mix": arguments.pop(MIX, 1.0),
         "masked": arguments.pop(MASKED, None),
+        "relative": arguments.pop(RELATIVE, False),
     }
     kinds: Any = (own_transformer, own_config) if own else (lens, lens)
     with silence_deprecation():
@@ -139,7 +143,7 @@ def from_configuration(
         if "pos_embed.W_pos" in weights:
             model.add_module("pos_embed", VectorPositions(weights["pos_embed.W_pos"]))
         model.setup()
-    if kind != {"linear": False, "mix": 1, "masked": None}:
+    if kind != {"linear": False, "mix": 1, "masked": None, "relative": False}:
         set_attention(model, **kind)
     return model
 
@@ -186,6 +190,11 @@ def build(
         model = from_configuration(configuration(spec, **sizes), own=own)
     named = dict(model.named_parameters())
     with torch.no_grad():
+        if spec.position_kind == "relative":
+            draws = torch.Generator().manual_seed(stream_seed(seed, "relative positions"))
+            for name, value in named.items():
+                if name.endswith(".W_rel"):
+                    value.normal_(0, model.cfg.initializer_range, generator=draws)
         if spec.initialisation != "gpt2":
             draws = torch.Generator().manual_seed(stream_seed(seed, spec.initialisation))
             for name, value in named.items():
@@ -237,12 +246,19 @@ def _init_by_width(name: str, value: Tensor, draws: torch.Generator, spec: Model
         value.normal_(generator=draws).div_(math.sqrt(width))
 
 
+def _init_small(name: str, value: Tensor, draws: torch.Generator, _: ModelSpec) -> None:
+    """Set a weight as the models of Edelman et al. 2024 start with it; biases and gains stay as they are."""
+    if name.rpartition(".")[2].startswith("W_"):
+        value.normal_(0, 0.01 if name.endswith((".W_O", ".W_out")) else 0.02, generator=draws)
+
+
 _INITIALISED = {
     "memories": _init_memory,
     "normal": _init_normal,
     "one-hot": _init_one_hot,
     "gpt2-scaled": _init_scaled,
     "by-width": _init_by_width,
+    "small": _init_small,
 }
 
 
@@ -255,10 +271,10 @@ def zero_patterns(spec: ModelSpec) -> tuple[str, ...]:
         "normal": ("*.b_[KVOU]", "*.b_in", "*.b_out", *(("*.b_Q",) if spec.silent is None else ())),
     }
     biases["one-hot"] = biases["normal"]
-    biases["by-width"] = ("*.b_[QKVOU]",)
+    biases["by-width"] = biases["small"] = ("*.b_[QKVOU]",)
     return (
         *(() if spec.attention else (_ATTENTION,)),
-        *(() if spec.positions else ("pos_embed.W_pos",)),
+        *(() if spec.positions and spec.position_kind == "absolute" else ("pos_embed.W_pos",)),
         *(f"blocks.{layer}.mlp.*" for layer in range(spec.first_mlp if spec.mlp else 0)),
         *biases[spec.initialisation],
     )

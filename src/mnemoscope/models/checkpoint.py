@@ -17,8 +17,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import attention_mix, has_linear_attention, masked_token, reads_vectors
-from mnemoscope.models.attention import LINEAR, MASKED, MIX
+from mnemoscope.core.protocols import attention_mix, has_linear_attention, masked_token, position_kind, reads_vectors
+from mnemoscope.models.attention import LINEAR, MASKED, MIX, RELATIVE
 from mnemoscope.models.building import VECTORS, from_configuration
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.lens import HookedTransformer, HookedTransformerConfig
@@ -135,6 +135,7 @@ def kind_of(model: HookedTransformer) -> dict[str, Any]:
         LINEAR: (has_linear_attention(model), False),
         MIX: (attention_mix(model), 1),
         MASKED: (masked_token(model), None),
+        RELATIVE: (position_kind(model) == "relative", False),
     }
     return {name: value for name, (value, default) in kinds.items() if value != default}
 

@@ -21,7 +21,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.utils.logging import disable_progress_bar
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import attention_mix, has_linear_attention, masked_token, reads_vectors
+from mnemoscope.core.protocols import attention_mix, has_linear_attention, masked_token, position_kind, reads_vectors
 from mnemoscope.models.checkpoint import configuration_of, save_checkpoint
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.lens import HookedTransformer
@@ -62,7 +62,7 @@ def obstacles(model: HookedTransformer) -> list[str]:
         "it masks a token": masked_token(model) is not None,
         f"its normalization is {cfg.normalization_type or 'none'}, not LN": cfg.normalization_type != "LN",
         "its attention is bidirectional": cfg.attention_dir != "causal",
-        f"its positions are {cfg.positional_embedding_type}": cfg.positional_embedding_type != "standard",
+        f"its positions are {position_kind(model)}": position_kind(model) != "standard",
         "it shares keys and values among heads": (cfg.n_key_value_heads or cfg.n_heads) != cfg.n_heads,
         "its MLPs are gated": cfg.gated_mlp,
         "attention and MLP are parallel": cfg.parallel_attn_mlp,
@@ -246,6 +246,7 @@ def export_run(run: Run, place: Path, *, step: int | None = None) -> list[str]:
         "has linear attention": has_linear_attention(model),
         "has attention mixed with a constant": attention_mix(model) < 1,
         "masks a token": masked_token(model) is not None,
+        "has relative positions": position_kind(model) == "relative",
         "has linear MLPs": model.cfg.act_fn == "identity",
     }
     own = [what for what, holds in kinds.items() if holds]

@@ -104,8 +104,19 @@ class Learner:
         """One step down the gradient of every run's loss."""
         self._optimizer.zero_grad(set_to_none=True)
         losses.sum().backward()
+        if self._recipe.clip_norm is not None:
+            self._clip(self._recipe.clip_norm)
         self._optimizer.param_groups[0]["lr"] = learning_rate
         self._optimizer.step()
+
+    def _clip(self, largest: float) -> None:
+        """Scale the gradient of every run whose norm exceeds `largest`."""
+        gradients = [value.grad for value in self._params.values() if value.grad is not None]
+        by_run = [part[None] if self._n == 1 else part for part in gradients]
+        norms = torch.stack([part.flatten(1).norm(dim=1) for part in by_run]).norm(dim=0)
+        factors = largest / norms.clamp(min=largest)
+        for part in by_run:
+            part.mul_(factors.view(-1, *[1] * (part.ndim - 1)))
 
     def parameters(self, run: int) -> dict[str, Tensor]:
         """The parameters of one run."""

@@ -91,6 +91,7 @@ export function forward(model, tokens, edits = [], sources = {}) {
       return hook(`${name}.hook_${through}`, all, [n, nHeads, dHead]);
     });
 
+    const distances = W(`${name}.W_rel`);
     /** @type {Float32Array} */
     let scores = new Float32Array(nHeads * n * n).fill(cfg.linear ? 0 : -Infinity);
     for (let head = 0; head < nHeads; head++) {
@@ -100,7 +101,8 @@ export function forward(model, tokens, edits = [], sources = {}) {
           if (tokens[key] === cfg.masked) continue;
           let sum = 0;
           const [a, b] = [(query * nHeads + head) * dHead, (key * nHeads + head) * dHead];
-          for (let i = 0; i < dHead; i++) sum += q[a + i] * k[b + i];
+          const away = (query - key) * dHead;
+          for (let i = 0; i < dHead; i++) sum += q[a + i] * (distances ? k[b + i] + distances[away + i] : k[b + i]);
           scores[(head * n + query) * n + key] = sum / cfg.attn_scale;
         }
       }

@@ -14,6 +14,7 @@ from einops import einsum
 from torch import Tensor
 
 from mnemoscope.core.protocols import attention_mix, has_linear_attention
+from mnemoscope.engine.block import relative_products
 from mnemoscope.engine.pointwise import ACTIVATIONS
 from mnemoscope.hookcheck.law import Family
 from mnemoscope.hookcheck.laws.reach import NORMALIZED, visible
@@ -264,7 +265,9 @@ def patterns_are_the_softmax_of_scores(subject: TestSubject) -> Iterator[Compari
     mutant=shows("q", lambda q: 1.1 * q),
 )
 def scores_are_products_of_queries_and_keys(subject: TestSubject) -> Iterator[Comparison]:
-    """A visible score is the product of query and key, after rotation, over the scale, and capped where it is."""
+    """A visible score is the product of query and key, after rotation or with the vector of their distance, over the
+    scale, and capped where it is.
+    """
     cfg = subject.cfg
     if cfg.positional_embedding_type not in ("standard", "rotary") or getattr(cfg, "use_qk_norm", False):
         subject.skip("scores have other terms than the product")
@@ -274,10 +277,20 @@ def scores_are_products_of_queries_and_keys(subject: TestSubject) -> Iterator[Co
         q, k, scores = _values(subject, layer, *ends, "scores")
         if (scale := _scale(subject, layer)) is None:
             subject.skip("the model does not say by what it divides scores")
-        products = einsum(q.double(), by_head(k, q.shape[2]).double(), "b i h d, b j h d -> b h i j") / scale
+        products = einsum(q.double(), by_head(k, q.shape[2]).double(), "b i h d, b j h d -> b h i j")
+        if (vectors := _distance_vectors(subject, layer)) is not None:
+            places = torch.arange(q.shape[1], device=q.device)
+            products += relative_products(q.double().transpose(1, 2), vectors, places, k.shape[1])
+        products = products / scale
         products = _capped(products, getattr(cfg, "attn_scores_soft_cap", None))
         got, wanted = (x.double().masked_fill(~visible(scores), 0) for x in (scores, products))
         yield Comparison(point=subject.point("scores", layer), got=got, wanted=wanted)
+
+
+def _distance_vectors(subject: TestSubject, layer: int) -> Tensor | None:
+    """The vectors of distances that keys carry, float64; None where they carry none."""
+    vectors: Any = getattr(getattr(subject.model.blocks[layer], "attn", None), "W_rel", None)
+    return None if vectors is None else vectors.detach().double()
 
 
 def _scale(subject: TestSubject, layer: int) -> float | None:

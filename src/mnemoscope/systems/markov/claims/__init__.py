@@ -1,0 +1,1 @@
+"""Claims E1 to E7."""
