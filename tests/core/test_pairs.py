@@ -5,6 +5,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.presets import PRESETS
+from mnemoscope.core.task import BaseTask
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import global_generators_untouched, seeded
 
@@ -71,6 +72,7 @@ def test_unequal_pairs_are_refused(clean, corrupted, words):
 @pytest.mark.parametrize("name", ["v3", "facts", "addition-c1", "sorted-list", "digit-sum"])
 def test_other_wordings_change_both_sides_alike_and_keep_the_answers(name):
     task = PRESETS.get(name).task.for_seed(0)
+    assert isinstance(task, BaseTask)
     sample = task.sample(12, split="train", generator=seeded())
     pairs = PromptPairs.from_task(task, sample, kind=task.corruptions[0]).read_last()
     (wording,) = task.wordings

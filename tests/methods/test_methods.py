@@ -1,5 +1,6 @@
 """Every method finds a planted circuit; random scores do not; a method of a user's own stands beside them."""
 
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -109,6 +110,13 @@ def test_results_that_are_no_scores_are_refused(scores, match, setting):
     wrong = {"wrong": lambda setting, seed: scores(empty)}
     with mock.patch.dict(METHODS._items, wrong), pytest.raises(InputError, match=match):
         ms.methods.score_edges("wrong", setting)
+
+
+def test_edge_patching_refuses_graphs_that_would_take_too_long(known, monkeypatch):
+    monkeypatch.setattr("mnemoscope.analyses.discovery.setting.LARGE", 5)
+    hurried = replace(_setting(known, known.pairs(4, 0)), max_seconds=0.0)
+    with pytest.raises(InputError, match=r"edge patching runs 29 circuits .* take eap-ig-inputs"):
+        ms.methods.METHODS.get("edge-patching")(hurried, 0)
 
 
 @pytest.mark.parametrize("name", ["edge-shapley", "optimal-ablation"])

@@ -12,7 +12,7 @@ from mnemoscope.models.constructed import induction
 
 TRIED = ["eap", "random"]
 REFUSED = {
-    "edge-patching": "memory",
+    "edge-patching": "edge patching runs 70,651 circuits",
     "ugs": "share keys and values",
     "edge-shapley": "at most 1,200 edges",
     "optimal-ablation": "at most 1,200 edges",
@@ -52,7 +52,8 @@ def test_smollm2_is_ranked_by_gradients_and_other_methods_say_why_not():
     found = METHODS.get("eap")(setting, 0)
     assert found.sizes["edge"] == 70_651
     assert np.isfinite(found.values).all()
-    assert str(found.edge.values[abs(found.values).argmax()]) == "input → L0 MLP"
+    largest = found.edge.values[abs(found.values).argsort()[-4:]]
+    assert "L23H3 → logits" in largest  # as on other stories, in docs/language_models.md
     for name, reason in REFUSED.items():
         with pytest.raises(InputError, match=reason):
             METHODS.get(name)(setting, 0)

@@ -39,6 +39,8 @@ def edges_patched(
 ) -> xr.DataArray:
     """Scores of an analysis of edges, such as `patch_edges`; `options` are those of the analysis."""
     what: Any = {"metrics": (setting.metric,), "directions": (direction,), "embeddings": setting.embeddings}
+    if measure is patch_edges:
+        setting.check_time(len(setting.edges), "edge patching", "take eap-ig-inputs, which estimates it")
     found = added(measure(setting.model, setting.pairs, seed=seed, **what, **options))
     return label_edges(setting.edges, found.to_numpy())
 
