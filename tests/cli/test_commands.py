@@ -103,6 +103,7 @@ def test_help_of_a_command_holds_its_docstrings(command, capsys):
     assert " ".join((COMMANDS[command].options.__doc__ or "").split()) in text
 
 
+@pytest.mark.full
 def test_train_with_clamps_and_look_with_and_without_them(tmp_path):
     (tmp_path / "clamps.yaml").write_text("train: {preset: [v3], clamp: [L0H1=zero from 20], out: runs}\n")
     main(["train", "--config", "clamps.yaml", "--set", *SMALL])

@@ -63,6 +63,7 @@ def test_a_killed_run_continues_bit_for_bit(killed_at, whole, tmp_path):
     assert contents(continued.path) == contents(whole.path)
 
 
+@pytest.mark.full
 def test_many_seeds_at_once_are_the_same_as_one_at_a_time(whole, tmp_path):
     together = train_together([spec_of(0), spec_of(1)], [tmp_path / "0", tmp_path / "1"])
     for run, alone in zip(together, [whole, train(spec_of(1), tmp_path / "alone")], strict=True):
