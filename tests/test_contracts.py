@@ -43,7 +43,8 @@ def groups_of(task, batch) -> dict[str, torch.Tensor]:
 
 
 def test_every_registered_task_has_a_preset():
-    assert {task.name for task in TRAINED_ON} == set(TASKS.names())
+    ours = {name for name in TASKS.names() if TASKS.get(name).__module__.startswith("mnemoscope.")}
+    assert {task.name for task in TRAINED_ON} == ours
 
 
 def enumerated(task, split: str):

@@ -140,7 +140,7 @@ def test_gradients_are_exact_also_where_a_query_sees_nothing(kind):
     places = torch.arange(8)
     for n_runs in (1, 2):  # as one run, and as several under vmap
         learner = Learner(spec, ms.Recipe(), [weights] * n_runs, [{}] * n_runs)
-        outputs = learner._forward(torch.stack([TOKENS] * n_runs), places)
+        outputs = learner._forward(torch.stack([TOKENS] * n_runs), places, None)
         outputs.square().sum().backward()
         for name, value in learner._params.items():
             assert value.grad is not None

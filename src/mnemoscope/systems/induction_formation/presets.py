@@ -74,10 +74,14 @@ _VARIED = ("formation", "formation-match", "formation-layer-1-copy")
 
 def _plans(seeds: tuple[int, ...]) -> tuple[TrainingSet, ...]:
     return (
-        TrainingSet(recipe="quick", presets=tuple(CONDITIONS), seeds=seeds),
-        TrainingSet(recipe="quick", presets=("formation",), seeds=seeds, changes=LESIONED, called="lesion"),
+        TrainingSet(recipe="quick", presets=tuple(CONDITIONS), seeds=seeds, packed=False),
+        TrainingSet(
+            recipe="quick", presets=("formation",), seeds=seeds, changes=LESIONED, called="lesion", packed=False
+        ),
         *(
-            TrainingSet(recipe="quick", presets=_VARIED, seeds=seeds, changes=changes, called=f"more-{name}")
+            TrainingSet(
+                recipe="quick", presets=_VARIED, seeds=seeds, changes=changes, called=f"more-{name}", packed=False
+            )
             for name, changes in MORE.items()
         ),
     )
@@ -91,6 +95,5 @@ SYSTEMS.add(
         full=(TrainingSet(recipe="published", presets=("formation", "formation-one-head"), seeds=_SEEDS[:4]),),
         shipped=_plans(_SEEDS),
         compact=True,
-        default="formation",
     ),
 )

@@ -209,7 +209,9 @@ class FewShot(BaseTask):
         if kind == "other_query":
             which = 1 - which
         elif kind == "other_class":
-            draws = torch.rand(len(which), self.n_classes, generator=generator, device=generator.device)
+            draws = torch.rand(
+                len(which), self.n_classes, generator=generator, device=generator.device, dtype=torch.float32
+            )
             free = draws.to(classes.device).scatter(1, classes, -1.0)
             classes = classes.scatter(1, which[:, None], free.argmax(1, keepdim=True))
         return replace(self.batch(classes, labels, which), weights=batch.weights, scored=batch.scored)

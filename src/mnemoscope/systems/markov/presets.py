@@ -81,7 +81,7 @@ for _name, _value in _PRESETS.items():
     PRESETS.add(_name, _value)
 
 _SEEDS = tuple(range(32, 48))
-_JUDGED = TrainingSet(recipe="quick", presets=tuple(_PRESETS), seeds=_SEEDS)
+_JUDGED = TrainingSet(recipe="quick", presets=tuple(_PRESETS), seeds=_SEEDS, packed=False)
 SYSTEMS.add(
     "markov",
     System(

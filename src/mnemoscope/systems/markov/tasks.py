@@ -308,7 +308,9 @@ class MarkovChains(BaseTask):
         n, n_seen = len(tokens), tokens.shape[1] - 1
         context = predictors.contexts(tokens[:, :-1], self.order, self.n_symbols)
         often = (context[:, :, None] == torch.arange(self.n_states, device=tokens.device)).sum(1)
-        levels = torch.rand((n, self.n_states + n_seen), generator=generator, device=generator.device).to(tokens.device)
+        levels = torch.rand(
+            (n, self.n_states + n_seen), generator=generator, device=generator.device, dtype=torch.float32
+        ).to(tokens.device)
         chosen = levels[:, : self.n_states].masked_fill(often < 3, -1).argmax(1, keepdim=True)
         scores = levels[:, self.n_states :].masked_fill(context != chosen, -1)
         first, middle, last = scores.topk(3, 1).indices.sort(1).values[..., None].unbind(1)
