@@ -63,7 +63,6 @@ def _trained(name: str, *held: float) -> Case:
 
 _ALL, _NONE = _trained("all wait", 500, 650, 1150), _trained("none waits", 200, 350, 850)
 _FIRST, _LAST = _trained("the first waits", 500, 500, 850), _trained("the last waits", 225, 375, 1150)
-_NEVER = _trained("never", 4000, 4000, 4000)
 _K5 = k_hop_claim(
     id="K5",
     statement="Held back for 300 steps, the first layer is waited for: four hops are learned later too.",
@@ -79,14 +78,14 @@ _K5 = k_hop_claim(
     develops=False,
     parts=(most("later_4", "above", WAITS, "steps"),),
     factors={"level": (CHANCE / 4,)},
-    controls=controls(positive=(_ALL, _LAST), negative=(_NONE, _FIRST, _NEVER)),
+    controls=controls(positive=(_ALL, _LAST), negative=(_NONE, _FIRST)),
 )
 K5 = _K5.against(
     _K5.rival(
         "meanwhile",
         "The layers above learn one hop meanwhile, hardly later.",
         parts=(most("later_1", "below", WAITS, "steps"),),
-        controls=controls(positive=(_NONE, _LAST), negative=(_ALL, _FIRST, _NEVER)),
+        controls=controls(positive=(_NONE, _LAST), negative=(_ALL, _FIRST)),
     ),
 )
 CLAIMS.add(K5.id, K5)
