@@ -266,7 +266,7 @@ def attention_scores(
 
 def relative_products(
     q: Heads, vectors: Float[Tensor, "n_ctx d_head"], queries: Int[Tensor, " query"], n_keys: int
-) -> Float[Tensor, "*rows query key"]:
+) -> Float[Tensor, "*rows _ query key"]:
     """Products of queries, at these positions, with the vector of each key's distance; of later keys with the first."""
     distance = (queries[:, None] - torch.arange(n_keys, device=queries.device)).clamp(min=0)
     return einsum(q, F.embedding(distance, vectors), "... query width, query key width -> ... query key")

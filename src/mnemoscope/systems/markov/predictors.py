@@ -56,8 +56,10 @@ def stay_or_move(tokens: Tokens) -> Predicted:
     return torch.where(torch.nn.functional.one_hot(tokens, 2).bool(), stay, 1 - stay)
 
 
-def mixed(tokens: Tokens, each: Sequence[Predicted], shares: Sequence[float]) -> tuple[Predicted, Predicted]:
-    """The posterior prediction over several priors, and their posterior shares (`batch pos prior`)."""
+def mixed(
+    tokens: Tokens, each: Sequence[Predicted], shares: Sequence[float]
+) -> tuple[Predicted, Float[Tensor, "batch pos prior"]]:
+    """The posterior prediction over several priors, and their posterior shares."""
     predictions = torch.stack(list(each), -2)
     given = predictions[:, :-1].gather(-1, tokens[:, 1:, None, None].expand(-1, -1, len(each), 1))[..., 0]
     evidence = torch.nn.functional.pad(given.log().cumsum(1), (0, 0, 1, 0))
@@ -71,7 +73,7 @@ def retrieved(
     shares: Float[Tensor, "chain symbol"],
     *,
     by: int,
-) -> tuple[Predicted, Predicted]:
+) -> tuple[Predicted, Float[Tensor, "batch pos chain"]]:
     """The posterior prediction over chains of order 1 from unigrams (`by` 1) or bigrams (2), and posterior shares.
 
     `shares` are the stationary ones, from which the first symbol is drawn.
