@@ -35,7 +35,7 @@ def steps(repetitions: int) -> list[Figure]:
             note = f"{duration(median(seconds[name]))} a step; without {free}"
             figures.append(
                 Figure(
-                    group="step with a clamp",
+                    group="clamps",
                     name=f"{preset}: {name}",
                     value=value,
                     unit="x",

@@ -17,6 +17,7 @@ GROUPS = (
     "vectors",
     "facts",
     "puzzles",
+    "clamps",
     "markov",
     "same logits",
     "16 seeds",
