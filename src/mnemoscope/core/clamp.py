@@ -39,7 +39,7 @@ LOOKS_LIKE = (
 class Clamp:
     """A place that training holds at a value, from step `start` to before step `stop`.
 
-    Exactly one of `value`, `scale`, `rank`, `pattern`, `patch` and `ideal` says what stands there.
+    Exactly one of `value`, `scale`, `rank`, `pattern`, `patch` and `ideal` is given.
 
     >>> clamp = ms.core.Clamp(place="L0H1", value="zero", start=100, ramp=9)
     >>> print(clamp, clamp.share(99), clamp.share(100), clamp.share(500))

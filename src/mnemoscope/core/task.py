@@ -45,7 +45,7 @@ class BaseTask(ABC):
     corruptions: ClassVar[tuple[str, ...]] = ()
     """Kinds of minimal pairs."""
     wordings: ClassVar[tuple[str, ...]] = ()
-    """Those of the corruptions that put the same question otherwise, on both sides of a pair alike."""
+    """Names of the corruptions that reword a question and keep its answer, alike on both sides of a pair."""
     clusters: ClassVar[str] = ""
     """Latent whose values name sequences that are no independent observations, such as those of one subject."""
     slot_size: ClassVar[int] = 1

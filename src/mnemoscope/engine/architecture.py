@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mnemoscope.core.protocols import HookedModel, masked_token, position_kind, reads_vectors, without_hooks
+from mnemoscope.core.protocols import HookedModel, masked_token, reads_vectors, without_hooks
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.engine.block import Attention, Block, Rotary, waves
 from mnemoscope.engine.changes import BEFORE_BLOCKS, IN_BLOCK
@@ -188,7 +188,7 @@ def _why_unsupported(model: HookedModel, params: Parameters) -> str | None:
         gated=bool(getattr(cfg, "gated_mlp", False)),
         shares_keys=bool(getattr(cfg, "n_key_value_heads", None)),
         has_positions=getattr(cfg, "positional_embedding_type", "standard") == "standard",
-        is_relative=position_kind(model) == "relative",
+        is_relative="blocks.0.attn.W_rel" in params,
     )
     if params.keys() != expected:
         return f"its parameters are not those of a plain HookedTransformer: {min(params.keys() ^ expected)}"

@@ -1,7 +1,7 @@
 """Clamps at work: the changes that they make to a forward pass, in training and on a finished model.
 
-A pass is a pure function of parameters, inputs and what clamps need of the batch, so that gradients and `vmap` apply to
-it. Patterns of mechanisms, and positions that a latent names, depend on the batch alone. They are computed before.
+A pass is a pure function of parameters, inputs, masks and patterns, so that gradients and `vmap` apply to it. Masks and
+patterns depend on the batch alone and are computed before.
 """
 
 import math
@@ -30,7 +30,7 @@ from mnemoscope.interventions.truncation import truncate
 Weights = Mapping[str, Tensor]
 """Parameters by name."""
 Given = Mapping[str, Tensor]
-"""What clamps need of a batch, by name; in an ensemble with an axis of runs first."""
+"""Masks and patterns of a batch that clamps use, by name; in an ensemble the first axis is the run."""
 _OUTPUT = math.inf, LOGITS
 _DEPTHS = {
     kind: depth
@@ -125,9 +125,9 @@ class Held:
     parts: tuple[tuple[Part, float], ...]
     weights: tuple[tuple[ParamSite, Clamp, float], ...]
     by_run: Given
-    """What differs between runs, with an axis `run` first."""
+    """Masks and patterns that differ between runs; the first axis is the run."""
     shared: Given
-    """What is the same for all runs."""
+    """Masks and patterns that all runs share."""
 
     def outputs(
         self,
@@ -159,16 +159,15 @@ class Held:
 
     def changes(self, params: Weights, inputs: Inputs, own: Given) -> dict[str, Change]:
         """The change at every hook point; at `logits` that of the output at all positions."""
-        seen: dict[str, Tensor] = {}
-        given = {**self.shared, **own}
+        here = _Pass(params=params, inputs=inputs, given={**self.shared, **own})
         at_point: dict[str, list[Change]] = {}
         observed: dict[str, None] = {}
         for number, (part, share) in enumerate(self.parts):
             observed.update({recorded_hook(site): None for site in part.reads if recorded_hook(site) != part.point})
-            change = partial(_change, part, share, number, given, seen, params, inputs)
+            change = partial(_change, part, share, number, here)
             at_point.setdefault(part.point, []).append(change)
         for point in observed:
-            at_point.setdefault(point, []).append(partial(_see, seen, point))
+            at_point.setdefault(point, []).append(partial(_see, here.seen, point))
         return {point: partial(_in_turn, changes) for point, changes in at_point.items()}
 
 
@@ -193,34 +192,35 @@ def _mixed_weight(clamp: Clamp, share: float, weight: Tensor) -> Tensor:
             return torch.lerp(weight, truncate(weight, clamp.rank or 0), share)
 
 
-def _change(
-    part: Part,
-    share: float,
-    number: int,
-    given: Given,
-    seen: Mapping[str, Tensor],
-    params: Weights,
-    inputs: Inputs,
-    old: Tensor,
-) -> Tensor:
+@dataclass(frozen=True, kw_only=True)
+class _Pass:
+    """One forward pass as clamps see it; `seen` fills up on the way."""
+
+    params: Weights
+    inputs: Inputs
+    given: Given
+    seen: dict[str, Tensor] = field(default_factory=dict)
+
+    def read(self, site: Site) -> Tensor:
+        """The activation at a site, at all positions; without the axis of heads where the site names one."""
+        activation = self.seen[recorded_hook(site)]
+        if site.kind == "result":
+            activation = torch.einsum("bphd,hdm->bphm", activation, self.params[f"blocks.{site.layer}.attn.W_O"])
+        if site.head is None:
+            return activation
+        return activation[:, site.head] if site.kind in ATTENTION else activation[:, :, site.head]
+
+
+def _change(part: Part, share: float, number: int, here: _Pass, old: Tensor) -> Tensor:
     """The activation at the place of a clamp, with its change."""
     if part.sites and part.sites[0].kind == "result":
-        results = _read(Site(kind="result", layer=part.sites[0].layer), seen, params)
-        return old + (_replaced(part, share, number, given, seen, params, inputs, results) - results).sum(2)
-    return _replaced(part, share, number, given, seen, params, inputs, old)
+        results = here.read(Site(kind="result", layer=part.sites[0].layer))
+        return old + (_replaced(part, share, number, here, results) - results).sum(2)
+    return _replaced(part, share, number, here, old)
 
 
-def _replaced(
-    part: Part,
-    share: float,
-    number: int,
-    given: Given,
-    seen: Mapping[str, Tensor],
-    params: Weights,
-    inputs: Inputs,
-    old: Tensor,
-) -> Tensor:
-    clamp, mask = part.clamp, given.get(f"{number}/mask")
+def _replaced(part: Part, share: float, number: int, here: _Pass, old: Tensor) -> Tensor:
+    clamp, mask = part.clamp, here.given.get(f"{number}/mask")
     match clamp.kind:
         case "zero":
             new = make_own_replacer(Zero(site=part.sites[0]))(old)
@@ -233,36 +233,26 @@ def _replaced(
         case "mean":
             new = old.mean(0, keepdim=True)
         case "pattern":
-            new = with_pattern(old, given[f"{number}/pattern"])
+            new = with_pattern(old, here.given[f"{number}/pattern"])
         case "patch":
             source = clamp.source
-            whole = old if recorded_hook(source) == part.point else _read(replace(source, head=None), seen, params)
+            whole = old if recorded_hook(source) == part.point else here.read(replace(source, head=None))
             new = _moved(whole, source, part.sites)
         case _:
-            new = _ideal_value(part, inputs, seen, params, old)
+            new = _ideal_value(part, here, old)
     mixed = new if share == 1 else (1 - share) * old + share * new
     mixed = mixed.expand_as(old) if mask is None else torch.where(mask, mixed, old)
     is_scores = bool(part.sites) and part.sites[0].kind == "scores"
     return torch.where(old.isneginf(), old, mixed) if is_scores else mixed
 
 
-def _ideal_value(part: Part, inputs: Inputs, seen: Mapping[str, Tensor], params: Weights, old: Tensor) -> Tensor:
+def _ideal_value(part: Part, here: _Pass, old: Tensor) -> Tensor:
     """The value of an ideal part, with the axis of heads where the activation has one."""
     assert part.ideal is not None
-    new = part.ideal.value(inputs, *(_read(site, seen, params) for site in part.ideal.reads)).to(old)
+    new = part.ideal.value(here.inputs, *(here.read(site) for site in part.ideal.reads)).to(old)
     if part.sites and part.sites[0].kind in BY_HEAD and part.sites[0].head is not None:
         new = new.unsqueeze(1 if part.sites[0].kind in ATTENTION else 2)
     return torch.where(new.isnan(), old, new) if part.sites and part.sites[0].kind == "pattern" else new
-
-
-def _read(site: Site, seen: Mapping[str, Tensor], params: Weights) -> Tensor:
-    """The activation at a site, at all positions; without the axis of heads where the site names one."""
-    activation = seen[recorded_hook(site)]
-    if site.kind == "result":
-        activation = torch.einsum("bphd,hdm->bphm", activation, params[f"blocks.{site.layer}.attn.W_O"])
-    if site.head is None:
-        return activation
-    return activation[:, site.head] if site.kind in ATTENTION else activation[:, :, site.head]
 
 
 def _moved(activation: Tensor, source: Site, sites: Sequence[Site]) -> Tensor:
@@ -281,7 +271,7 @@ def _moved(activation: Tensor, source: Site, sites: Sequence[Site]) -> Tensor:
 
 
 def _places_to_take(there: Position | None, here: Position | None, n: int) -> list[int]:
-    """For each place of an axis the place of the source that stands there."""
+    """For each index of the target axis, the index of the source to copy from."""
     from_, to = (
         tuple(place % n for place in as_tuple(each)) if not isinstance(each, str) else () for each in (there, here)
     )

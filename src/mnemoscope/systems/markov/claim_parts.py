@@ -18,7 +18,7 @@ FIRST_SEED = 32
 TWO, THREE, EIGHT = "markov-2", "markov-3", "markov-8"
 BALANCED, AFTER, TRIGRAMS = "markov-doubly-stochastic", "markov-after-unigram", "markov-trigrams"
 TASK = MarkovChains()
-"""Of `markov-3`, for models set by hand."""
+"""The task of `markov-3`, for models set by hand."""
 HALF = 0.5
 """The share of the gap from which a model counts as nearer to the n-gram than to anything simpler."""
 

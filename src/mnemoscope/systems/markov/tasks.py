@@ -5,7 +5,7 @@ model sees all but the last, and every next symbol is scored. Priors of chains, 
 
 - rows drawn alike from all distributions (Dirichlet(1)), where nothing else is said;
 - doubly stochastic: all symbols are equally frequent, so that the unigram says nothing;
-- equal rows: what comes next does not depend on what stands there, so that only the unigram says anything.
+- equal rows: the next symbol does not depend on the current one, so that only the unigram says anything.
 
 With `n_chains` there are finitely many chains, drawn once a replicate; the split `test` then has new ones.
 

@@ -73,7 +73,7 @@ def _gap(
 
 
 def effective_number(carried: Float[np.ndarray, "first_head head"], *, axis: int) -> float:
-    """The effective number of entries along an axis, its mean over the other weighted by what stands there."""
+    """The effective number of entries along an axis, a mean over the other axis with the sums of entries as weights."""
     total, squares = carried.sum(axis), (carried**2).sum(axis)
     if not total.any():
         return 0.0
