@@ -21,7 +21,7 @@ from mnemoscope.core.patterns import Mechanism
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, LOGITS, ParamSite, Position, Site, Weight
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.engine.changes import Change, Changes
+from mnemoscope.engine.changes import IN_BLOCK, Change, Changes
 from mnemoscope.interventions.recordings import recorded_hook
 from mnemoscope.interventions.replacements import as_tuple, make_own_replacer, region, with_pattern
 from mnemoscope.interventions.run import change_head
@@ -32,16 +32,6 @@ Weights = Mapping[str, Tensor]
 Given = Mapping[str, Tensor]
 """Masks and patterns of a batch that clamps use, by name; in an ensemble the first axis is the run."""
 _OUTPUT = math.inf, LOGITS
-_DEPTHS = {
-    kind: depth
-    for depth, kinds in enumerate(
-        (("resid_pre",), ("q", "k", "v"), ("scores",), ("pattern",), ("z",), ("attn_out", "result"), ("resid_mid",),
-         ("pre",), ("post",), ("mlp_out",), ("resid_post",))
-    )
-    for kind in kinds
-}  # fmt: skip
-"""Place of each kind in a block, in the order of the forward pass."""
-
 _WRITTEN_BY: Mapping[str, tuple[Weight, ...]] = {
     "embed": ("W_E",),
     "pos_embed": ("W_pos",),
@@ -115,7 +105,11 @@ def _check_patch(clamp: Clamp, source: Site, site: Site) -> None:
 
 
 def _depth(site: Site) -> tuple[float, object]:
-    return (-1, 0) if site.layer is None else (site.layer, _DEPTHS[site.kind])
+    """Place in the order of the forward pass; queries, keys and values have one."""
+    if site.layer is None:
+        return -1, 0
+    point = "attn.hook_k" if site.kind in ("q", "k", "v") else site.hook.removeprefix(f"blocks.{site.layer}.")
+    return site.layer, IN_BLOCK.index(point)
 
 
 @dataclass(frozen=True, kw_only=True)
