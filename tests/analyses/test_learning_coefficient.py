@@ -55,6 +55,7 @@ def test_a_regular_model_has_half_its_parameters(width, pull):
     assert not found.drifting
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "steps"), [(4, (0.2, 0.8, 3.2, 6.4)), (16, (0.2, 0.8, 3.2)), (64, (0.1, 0.4, 1.6))])
 def test_the_step_size_does_not_matter(width, steps):
@@ -74,6 +75,7 @@ def product_value(a, b, n_beta, pull):
     return float((energy * density).sum() / density.sum())
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.thorough
 @pytest.mark.parametrize(("a", "b", "value", "multiplicity"), [(1, 1, 1 / 2, 2), (2, 1, 1 / 4, 1), (2, 2, 1 / 4, 2)])
 def test_a_product_of_weights(a, b, value, multiplicity):
@@ -108,6 +110,7 @@ def test_the_formula_of_reduced_rank_regression():
     assert reduced_rank(2, 5, 3, 2) == (2 * 5 / 2, 1)  # wide enough: any matrix
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.thorough
 @pytest.mark.parametrize("sizes", [(3, 3, 2, 0), (4, 4, 2, 0), (4, 4, 2, 2), (5, 2, 1, 0), (3, 3, 2, 1)], ids=str)
 def test_reduced_rank_regression(sizes):

@@ -97,7 +97,7 @@ def test_runs_that_are_not_installed_are_left_out(monkeypatch):
 
 
 @pytest.mark.thorough
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name", [name for name in NAMES if "triggers" not in name])
 def test_the_claims_hold_on_these_runs(name):
     """What the verdict says of most runs holds on each of these."""

@@ -318,7 +318,7 @@ def test_what_seeds_share_is_derived():
     assert shared_parts(fixed) == ("facts",)
 
 
-@pytest.mark.drawn(20)
+@pytest.mark.drawn(8)
 @pytest.mark.thorough
 @pytest.mark.parametrize("label", [label for name in SYSTEMS.names() for label in zoo.runs_to_pack(name)])
 def test_shipped_runs_are_trainings_of_their_own(label):

@@ -11,7 +11,7 @@ import mnemoscope as ms
 from tests.analyses.auditing.planted import by_cell, coin_pairs, null_effects
 from tests.support import random_model
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.drawn(2, of="rates of audits")]
 SETS, RATE = 1000, 0.05
 MOST = binom.ppf(0.999, SETS, RATE) / SETS
 """A share of sets that a true rate of .05 passes once in a thousand times."""
@@ -21,7 +21,6 @@ def share_with_discoveries(audits):
     return np.mean([bool(audit.found.any()) for audit in audits])
 
 
-@pytest.mark.drawn(1)
 @pytest.mark.parametrize("adjust", ["bh", "by"])
 @pytest.mark.parametrize("n", [16, 48])
 def test_sets_without_an_effect_have_no_more_discoveries_than_the_rate(n, adjust):
