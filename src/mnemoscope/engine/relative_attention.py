@@ -73,16 +73,16 @@ class _Attend(torch.autograd.Function):
         by_descending = torch.zeros_like(descending)
         for (start, end), pattern in zip(_blocks(q.shape[1]), patterns, strict=True):
             own, by_own = q[:, start:end].contiguous(), by_z[:, start:end]
-            by_v[:, :end].baddbmm_(pattern.mT, by_own)
+            by_v[:, :end] += pattern.mT @ by_own
             by_pattern = by_own @ v[:, :end].mT
             by_scores = torch.ops.aten._softmax_backward_data(by_pattern, pattern, -1, pattern.dtype)
             by_products = _shifted(by_scores).flatten(0, 1)
             by_q[:, start:end] = by_scores @ k[:, :end] + (by_products @ descending[-end:]).view_as(own)
-            by_k[:, :end].baddbmm_(by_scores.mT, own, alpha=factor)
+            by_k[:, :end] += by_scores.mT @ own
             by_descending[-end:].addmm_(by_products.T, own.flatten(0, 1), alpha=factor)
         by_vectors = torch.zeros_like(vectors)
         by_vectors[: q.shape[1]] = by_descending.flip(0)
-        return by_q.mul_(factor), by_k, by_v, by_vectors, None
+        return by_q.mul_(factor), by_k.mul_(factor), by_v, by_vectors, None
 
 
 def _blocks(n: int) -> list[tuple[int, int]]:
