@@ -28,6 +28,7 @@ def test_controls_behave():
     ],
 )
 def test_what_decides(found, expected):
+    assert B14.compare is not None
     assert [verdict(one, B14.compare(found)).outcome for one in (B14, *B14.rivals)] == expected
 
 
