@@ -26,7 +26,8 @@ SYSTEMS = Path(__file__).parents[1] / "src" / "mnemoscope" / "systems"
 class Run:
     """One trained run.
 
-    `task` and `model` are those of `run.json`, `log` the lines of `metrics.jsonl`. `weights` are the parameters of the
+    `task` and `model` are those of `run.json`, `log` the lines of `metrics.jsonl`, `trajectory` what was measured of
+    checkpoints that are not shipped, and empty where there is none. `weights` are the parameters of the
     last checkpoint in float32, by their names in TransformerLens; compact archives hold half precision, and only
     parameters that were trained.
     """
@@ -35,6 +36,7 @@ class Run:
     task: Mapping[str, Any]
     model: Mapping[str, Any]
     log: tuple[Mapping[str, float], ...]
+    trajectory: Mapping[str, Any]
     weights: Mapping[str, Tensor]
 
 
@@ -50,11 +52,14 @@ def read_run(system: str, configuration: str, seed: int) -> Run:
         folder = f"seed-{seed:02d}/"
         specification = json.loads(archive.read(folder + "run.json"))
         lines = archive.read(folder + "metrics.jsonl").decode().splitlines()
+        beside = folder + "trajectory.json"
+        trajectory = json.loads(archive.read(beside)) if beside in archive.namelist() else {}
         last = max(name for name in archive.namelist() if name.startswith(folder + "checkpoints/"))
         stored = load(archive.read(last))
     weights = {name: value.float() for name, value in stored.items() if not name.endswith((".mask", ".IGNORE"))}
     task, model = specification["task"], specification["model"]
-    return Run(seed=seed, task=task, model=model, log=tuple(map(json.loads, lines)), weights=weights)
+    log = tuple(map(json.loads, lines))
+    return Run(seed=seed, task=task, model=model, log=log, trajectory=trajectory, weights=weights)
 
 
 def stream(seed: int, *name: str) -> torch.Generator:

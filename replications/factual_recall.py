@@ -1,7 +1,8 @@
 """F2: does attention alone store the facts where the MLP is narrow, and the MLP where it is wide?
 
 A sequence of 32 tokens ends with a query; a subject and a relation stand at random places, noise everywhere else. The
-query's own embedding is zero, so that the logits are those of the output of attention plus that of the MLP.
+query's own embedding is zero, so that it asks with its bias, and the logits are those of the output of attention plus
+that of the MLP. There are no positions: the score of a token, and what a head writes for it, are tables over tokens.
 """
 
 from collections.abc import Mapping
@@ -39,11 +40,14 @@ def sequences(run: Run) -> tuple[Tensor, Tensor]:
 def routes(run: Run) -> dict[str, float]:
     """Accuracy as it is, with the MLP's output at its mean, and with the direct output of attention at its mean."""
     tokens, answer = sequences(run)
-    task = run.task
-    d_vocab = int(tokens.max()) + 1
-    model = build(run, d_vocab=d_vocab, n_ctx=task["length"], d_vocab_out=task["n_answers"] * task["n_relations"])
-    _, cache = model.run_with_cache(tokens, names_filter=lambda name: name.endswith("_out"))
-    attention, mlp = (cache[f"blocks.0.hook_{part}_out"][:, -1] for part in ("attn", "mlp"))
+    task, last = run.task, int(tokens.max())
+    model = build(run, d_vocab=last + 1, n_ctx=task["length"], d_vocab_out=task["n_answers"] * task["n_relations"])
+    block = model.blocks[0]
+    keys = torch.einsum("td,hde->the", model.W_E, block.attn.W_K)
+    scores = torch.einsum("he,the->th", block.attn.b_Q, keys) / block.attn.W_K.shape[-1] ** 0.5
+    writes = torch.einsum("td,hde,hef->thf", model.W_E, block.attn.W_V, block.attn.W_O)
+    attention = torch.einsum("bph,bphf->bf", scores[tokens].softmax(1), writes[tokens])
+    mlp = (attention @ block.mlp.W_in).relu() @ block.mlp.W_out
 
     def right(output: Tensor) -> float:
         return float(((output @ model.W_U).argmax(-1) == answer).double().mean())

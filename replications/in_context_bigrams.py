@@ -43,10 +43,10 @@ def draw(
     choices = chain if from_bigrams else torch.ones_like(chain)
     outputs = choices[triggers].flatten(0, 1).multinomial(1, generator=draws).view(n, 5)
     after = torch.full((n, len(unigram)), -1).scatter(1, triggers, outputs)  # the output of a trigger, else -1
-    tokens = [unigram.multinomial(n, replacement=True, generator=draws)]
-    for _ in range(length):
+    tokens, below = [unigram.multinomial(n, replacement=True, generator=draws)], chain.cumsum(1)[:, :-1]
+    for uniform in torch.rand(length, n, 1, generator=draws, dtype=torch.double):
         prescribed = after.gather(1, tokens[-1][:, None])[:, 0]
-        tokens.append(torch.where(prescribed >= 0, prescribed, chain[tokens[-1]].multinomial(1, generator=draws)[:, 0]))
+        tokens.append(torch.where(prescribed >= 0, prescribed, (below[tokens[-1]] <= uniform).sum(1)))
     found = torch.stack(tokens, 1)
     stands = found[:, :-1, None] == triggers[:, None]
     return found, (stands & (stands.cumsum(1) > 1)).any(-1)
@@ -80,7 +80,7 @@ def generalisation(runs: Mapping[str, Run]) -> dict[str, float]:
     """B8: the advantage of training on uniform outputs there, and the deficit on outputs from the bigrams."""
     run = runs["uniform"]
     draws = fresh_draws(run)
-    uniform, bigram = (draw(512, run.task["length"], draws, from_bigrams=choice) for choice in (False, True))
+    uniform, bigram = (draw(256, run.task["length"], draws, from_bigrams=choice) for choice in (False, True))
     models = {name: model_of(each) for name, each in runs.items()}
     on_uniform = accuracy(models["uniform"], uniform)
     return {

@@ -85,13 +85,17 @@ def decide(criteria: Sequence[Criterion], effects: Sequence[Mapping[str, float]]
     n, clear = len(effects), n_clear(criteria, effects)
     if n < MIN_SEEDS:
         return "INCONCLUSIVE"
+    strict = [part.quantifier == "every" for part in criteria]
     meets = [sum(part.slack(each[part.effect]) > 0 for each in effects) for part in criteria]
     fails = [sum(part.slack(each[part.effect]) < 0 for each in effects) for part in criteria]
-    tests = len(criteria) + (len(criteria) > 1)
-    strict = [part.quantifier == "every" for part in criteria]
-    if all(_p(k, n) <= LEVEL and (k == n or not each) for k, each in zip((*meets, clear), (*strict, all(strict)))):
+    if all(_p(k, n) <= LEVEL for k in (*meets, clear)) and all(
+        k == n for k, each in zip(meets, strict, strict=True) if each
+    ):
         return "SUPPORTED"
-    if any(tests * _p(k, n) <= LEVEL or (each and k) for k, each in zip((*fails, n - clear), (*strict, False))):
+    tests = len(criteria) + (len(criteria) > 1)
+    if any(tests * _p(k, n) <= LEVEL for k in (*fails, n - clear)) or any(
+        k > 0 for k, each in zip(fails, strict, strict=True) if each
+    ):
         return "REFUTED"
     share = stats.binomtest(clear, n).proportion_ci(0.95, method="exact")
     return "MIXED" if 0.1 < share.low <= 0.5 <= share.high < 0.9 else "INCONCLUSIVE"

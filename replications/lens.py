@@ -8,6 +8,7 @@ import io
 import math
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from archives import Run, stream
 
-Hook = tuple[str, Callable[..., Tensor]]
+Hook = tuple[str | Callable[..., Any], Callable[..., Any]]
 
 
 def build(run: Run, *, d_vocab: int, n_ctx: int, d_vocab_out: int | None = None) -> HookedTransformer:
@@ -49,7 +50,7 @@ def build(run: Run, *, d_vocab: int, n_ctx: int, d_vocab_out: int | None = None)
         named = dict(model.named_parameters())
         for name, value in run.weights.items():
             named[name].copy_(value)
-    if spec["act_fn"] == "identity":
+    if spec["act_fn"] == "identity" and spec["mlp"]:
         for block in model.blocks:
             block.mlp.act_fn = _identity
     return model.eval().requires_grad_(False)
@@ -92,7 +93,7 @@ def record(model: HookedTransformer, tokens: Tensor, name: str) -> Tensor:
     """The activation at one hook point, for all sequences."""
     found: list[Tensor] = []
     for rows in tokens.split(2048):
-        hooks = [(name, lambda value, hook: found.append(value.detach().clone()))]
+        hooks: list[Hook] = [(name, lambda value, hook: found.append(value.detach().clone()))]
         model.run_with_hooks(rows, fwd_hooks=hooks)
     return torch.cat(found)
 

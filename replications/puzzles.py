@@ -1,6 +1,7 @@
 """P10, P11, P13 and P14: sums of two numbers, sorted lists, and signs of running sums."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ def layers_of_sums(runs: Mapping[str, Run]) -> dict[str, float]:
     """
     run = runs["digit-sum"]
     top = torch.tensor([5, 10, 10, 10])
-    digits = (torch.rand(1024, 2, 4, generator=fresh_draws(run)) * top).long()
+    digits = (torch.rand(512, 2, 4, generator=fresh_draws(run)) * top).long()
     total = (digits.sum(1) * torch.tensor([1000, 100, 10, 1])).sum(1)
     right = torch.stack([total // 10**power % 10 for power in (3, 2, 1, 0)], 1)
     signs = [torch.full((len(digits), 1), sign) for sign in (PLUS, EQUALS)]
@@ -51,15 +52,15 @@ def sorted_lists(runs: Mapping[str, Run]) -> dict[str, float]:
     """P11: looks, copies, predicted effects, and what a look causes, in lists of ten values and the same in order."""
     run = runs["sorted-list"]
     draws = fresh_draws(run)
-    values = torch.rand(2048, N_VALUES, generator=draws).argsort(1)[:, :LENGTH]
+    values = torch.rand(1024, N_VALUES, generator=draws).argsort(1)[:, :LENGTH]
     ordered = values.sort(1)[0]
     tokens = torch.cat((values, torch.full((len(values), 1), SEP), ordered), 1)
     model = build(run, d_vocab=N_VALUES + 1, n_ctx=tokens.shape[1])
     due = torch.arange(LENGTH, 2 * LENGTH)  # from SEP on, the next value of the list in order
     at = (values[:, None] == ordered[..., None]).int().argmax(-1)  # place of the next value in the list
     point, patterns = "blocks.0.attn.hook_z", "blocks.0.attn.hook_pattern"
-    z, pattern = (record(model, tokens, name) for name in (point, patterns))
-    intact = answers(model, tokens)[:, due]
+    recorded: Any = model.run_with_cache(tokens, names_filter=[point, patterns])
+    z, pattern, intact = recorded[1][point], recorded[1][patterns], recorded[0][:, due]
     without = [answers(model, tokens, [(point, fix_mean(z, head))])[:, due] for head in range(2)]
     own = _own_heads(intact, without, ordered, torch.rand(len(tokens), generator=draws) < 0.5)
     looks = pattern[:, :, due, :LENGTH].argmax(-1)  # batch, head, answer
@@ -67,8 +68,8 @@ def sorted_lists(runs: Mapping[str, Run]) -> dict[str, float]:
     circuit = _ov(model)  # head, token, logit
     raised = circuit[own, torch.arange(N_VALUES)].argmax(-1)
     few = slice(0, 512)
-    attention = pattern[few, :, due]
-    predicted = -torch.einsum("bhqk,hbkv->hbqv", attention - attention.mean(0), circuit[:, tokens[few]])
+    written = torch.einsum("bhqk,hbkv->hbqv", pattern[few, :, due], circuit[:, tokens[few]])
+    predicted = written.mean(1, keepdim=True) - written  # the mean stays in the place of the output
     actual = torch.stack([(each - intact)[few] for each in without])
     fit = [float(np.corrcoef(predicted[h].flatten(), actual[h].flatten())[0, 1]) for h in range(2)]
     return {
@@ -182,7 +183,10 @@ def without_neurons(runs: Mapping[str, Run]) -> dict[str, float]:
     total = active.sum((0, 1))
     weight = total * lead.abs()
     share = torch.where(total > 0, at_own / total.clamp(min=1e-12), 0.0)
-    effects = {"zero": float((silent == ZERO).double().mean()), "one_sign": float((weight * share).sum() / weight.sum())}
+    effects = {
+        "zero": float((silent == ZERO).double().mean()),
+        "one_sign": float((weight * share).sum() / weight.sum()),
+    }
     return {"gate": gate, **effects}
 
 

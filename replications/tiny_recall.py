@@ -1,27 +1,27 @@
 """T2, T5, T9, T10, T14, T16, T20 and T22: permutations that are shown pair by pair, x1 y1 … x5 y5.
 
 All sequences are enumerated: 24 unseen mappings × 120 orders of x, with a new last x (fresh), or with the last x
-replaced by one of the four before (repeat). All models have one layer, so that the last answer depends on the output of
-a head at the last position alone.
+replaced by one of the four before (repeat). The forward pass is written out, for the last position alone: models have
+one layer, so that the last answer depends on the attention and the MLP there. The answer in an earlier slot is the last
+one of a shorter sequence.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import permutations
 
 import torch
 from torch import Tensor
-from transformer_lens import HookedTransformer
+from torch.nn.functional import layer_norm
 
 from archives import Run, stream
 from judging import Criterion, Replication
-from lens import Hook, answers, build, fix_mean, record
 
 V = 5
 EVERY = torch.tensor(list(permutations(range(1, V + 1))))
 EPOCH = 391
 """Steps: 100,000 sequences in batches of 256."""
-Z, PATTERN, MLP = "blocks.0.attn.hook_z", "blocks.0.attn.hook_pattern", "blocks.0.hook_mlp_out"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,47 +58,106 @@ def unseen(run: Run) -> Tensor:
     return EVERY[order[round(run.task["train_fraction"] * len(EVERY)) :]]
 
 
-def model_of(run: Run) -> HookedTransformer:
-    """The trained model."""
-    return build(run, d_vocab=V + 1, n_ctx=2 * V - 1)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pass:
+    """What happens at the last position, by sequence: attention, output of heads and of the MLP, log-probabilities.
+
+    Shapes are (batch, head, key), (batch, head, d_head), (batch, d_model) and (batch, token).
+    """
+
+    pattern: Tensor
+    z: Tensor
+    mlp_out: Tensor
+    log_probs: Tensor
+
+    @property
+    def answer(self) -> Tensor:
+        """The most probable value."""
+        return self.log_probs.argmax(-1)
+
+    def of(self, values: Tensor) -> Tensor:
+        """The log-probability of one value for each sequence."""
+        return self.log_probs.gather(1, values[:, None])[:, 0].double()
 
 
-def log_probs(model: HookedTransformer, of: Sequences, hooks: list[Hook] | None = None) -> Tensor:
-    """Log-probabilities in the five slots, of shape (batch, slot, token)."""
-    return answers(model, of.inputs, hooks)[:, ::2].log_softmax(-1)
+def forward(
+    run: Run, inputs: Tensor, *, pattern: Tensor | None = None, z: Tensor | None = None, mlp_out: Tensor | None = None
+) -> Pass:
+    """Run the model at the last position; what is given takes the place of what is computed, in every sequence.
+
+    `z` is of shape (head, d_head), with NaN for heads that stay as they are.
+    """
+    w, last = run.weights, inputs.shape[1] - 1
+
+    def norm(x: Tensor, name: str) -> Tensor:
+        if run.model["normalization"] == "none":
+            return x
+        return layer_norm(x, x.shape[-1:], w[f"{name}.w"], w[f"{name}.b"], eps=1e-5)
+
+    def of_heads(x: Tensor, name: str) -> Tensor:
+        return torch.einsum("...d,hde->...he", x, w[f"blocks.0.attn.W_{name}"]) + w[f"blocks.0.attn.b_{name}"]
+
+    # the input of attention depends on a token and its position only: (position, token, d_model)
+    start = w["embed.W_E"] + w["pos_embed.W_pos"][: last + 1, None]
+    read = norm(start, "blocks.0.ln1")
+    place = torch.arange(last + 1)
+    queries, keys, values = of_heads(read[last], "Q")[inputs[:, last]], of_heads(read, "K"), of_heads(read, "V")
+    scores = torch.einsum("bhe,bphe->bhp", queries, keys[place, inputs]) / queries.shape[-1] ** 0.5
+    weight = scores.softmax(-1) if pattern is None else pattern.expand_as(scores)
+    heads = torch.einsum("bhp,bphe->bhe", weight, values[place, inputs])
+    if z is not None:
+        heads = torch.where(z.isnan(), heads, z)
+    stream_ = start[last, inputs[:, last]] + w["blocks.0.attn.b_O"]
+    stream_ = stream_ + torch.einsum("bhe,hed->bd", heads, w["blocks.0.attn.W_O"])
+    written = torch.zeros_like(stream_)
+    if run.model["mlp"]:
+        neurons = (norm(stream_, "blocks.0.ln2") @ w["blocks.0.mlp.W_in"] + w["blocks.0.mlp.b_in"]).relu()
+        written = neurons @ w["blocks.0.mlp.W_out"] + w["blocks.0.mlp.b_out"]
+    if mlp_out is not None:
+        written = mlp_out.expand_as(stream_)
+    logits = norm(stream_ + written, "ln_final") @ w["unembed.W_U"] + w["unembed.b_U"]
+    return Pass(pattern=weight, z=heads, mlp_out=written, log_probs=logits.log_softmax(-1))
 
 
-def accuracy(model: HookedTransformer, of: Sequences, hooks: list[Hook] | None = None) -> float:
-    """The share of right answers in the last slot."""
-    return float((log_probs(model, of, hooks)[:, -1].argmax(-1) == of.answer).double().mean())
+def only(head: int, mean: Tensor) -> Tensor:
+    """A mean output of heads in which the others are left as they are."""
+    return torch.where(torch.arange(len(mean))[:, None] == head, mean, torch.nan)
 
 
-def both_skills(run: Run) -> tuple[HookedTransformer, dict[str, Sequences], dict[str, float]]:
-    """The model, fresh sequences and repeats over unseen mappings, and the accuracy on either."""
-    model, mappings = model_of(run), unseen(run)
+def share(hits: Tensor) -> float:
+    """The share of True."""
+    return float(hits.double().mean())
+
+
+def both_skills(run: Run) -> tuple[dict[str, Sequences], dict[str, Pass], dict[str, float]]:
+    """Fresh sequences and repeats over unseen mappings, what the model does on them, and its accuracy."""
+    mappings = unseen(run)
     of = {"elimination": sequences(mappings, repeats=False), "recall": sequences(mappings, repeats=True)}
-    return model, of, {skill: accuracy(model, each) for skill, each in of.items()}
+    passes = {skill: forward(run, each.inputs) for skill, each in of.items()}
+    return of, passes, {skill: share(passes[skill].answer == each.answer) for skill, each in of.items()}
 
 
 def unused_value(runs: Mapping[str, Run]) -> dict[str, float]:
     """T2: the mean probability of the unused value on repeats, of a model that was trained without them."""
-    model, of, right = both_skills(runs["v1"])
-    last = log_probs(model, of["recall"])[:, -1].exp().double()
-    return {"gate": right["elimination"], "effect": float(last.gather(1, of["recall"].unused[:, None]).mean())}
+    of, passes, right = both_skills(runs["v1"])
+    effect = passes["recall"].of(of["recall"].unused).exp().mean()
+    return {"gate": right["elimination"], "effect": float(effect)}
 
 
 def small_model(runs: Mapping[str, Run]) -> dict[str, float]:
-    """T5: the skills of the small model, and the distance of its loss on the mixture from that of v3."""
-    effects, loss = {}, {}
+    """T5: the skills of the small model, and the distance of its loss on the mixture from that of v3.
+
+    The loss is the cross-entropy over the five slots, .7 of it on fresh sequences and .3 on repeats.
+    """
+    loss = {}
     for name, run in runs.items():
-        model, of, right = both_skills(run)
-        effects |= right if name == "d16h1" else {}
+        of = both_skills(run)[0]
         each = {
-            skill: -float(log_probs(model, part).gather(-1, part.y[..., None]).double().mean())
+            skill: -sum(float(forward(run, part.inputs[:, : 2 * i + 1]).of(part.y[:, i]).mean()) for i in range(V)) / V
             for skill, part in of.items()
         }
         loss[name] = 0.7 * each["elimination"] + 0.3 * each["recall"]
-    return {**effects, "loss_distance": abs(loss["d16h1"] - loss["v3"])}
+    return {**both_skills(runs["d16h1"])[2], "loss_distance": abs(loss["d16h1"] - loss["v3"])}
 
 
 def recall_without_repeats(runs: Mapping[str, Run]) -> dict[str, float]:
@@ -126,12 +185,14 @@ def dissociation(runs: Mapping[str, Run]) -> dict[str, float]:
     Removing head a costs elimination and spares recall, removing b the reverse. A head is removed by its mean output
     over sequences of the same kind. Costs are losses of accuracy, and a quarter is the margin.
     """
-    model, of, right = both_skills(runs["v3"])
-    cost = {
-        (head, skill): right[skill] - accuracy(model, part, [(Z, fix_mean(record(model, part.inputs, Z), head))])
-        for skill, part in of.items()
-        for head in range(2)
-    }
+    run = runs["v3"]
+    of, passes, right = both_skills(run)
+    cost = {}
+    for skill, part in of.items():
+        mean = passes[skill].z.mean(0)
+        for head in range(2):
+            without = forward(run, part.inputs, z=only(head, mean))
+            cost[head, skill] = right[skill] - share(without.answer == part.answer)
     effect = max(
         min(
             cost[a, "elimination"] - 0.25,
@@ -146,31 +207,40 @@ def dissociation(runs: Mapping[str, Run]) -> dict[str, float]:
 
 def parts_of_recall(runs: Mapping[str, Run]) -> dict[str, float]:
     """T16: the recall of v3 with its MLP's output, or its attention, at the mean over repeats, and of one without."""
-    model, of, right = both_skills(runs["v3"])
-    repeats = of["recall"]
-    without = {
-        name: accuracy(model, repeats, [(point, fix_mean(record(model, repeats.inputs, point)))])
-        for name, point in (("without_mlp", MLP), ("fixed_attention", PATTERN))
+    run = runs["v3"]
+    of, passes, right = both_skills(run)
+    repeats, intact = of["recall"], passes["recall"]
+    without_mlp = forward(run, repeats.inputs, mlp_out=intact.mlp_out.mean(0))
+    fixed = forward(run, repeats.inputs, pattern=intact.pattern.mean(0))
+    return {
+        "gate": min(right.values()),
+        "without_mlp": share(without_mlp.answer == repeats.answer),
+        "fixed_attention": share(fixed.answer == repeats.answer),
+        "trained_without_mlp": both_skills(runs["v3-no-mlp"])[2]["recall"],
     }
-    trained = both_skills(runs["v3-no-mlp"])[2]["recall"]
-    return {"gate": min(right.values()), **without, "trained_without_mlp": trained}
 
 
-def blindness(runs: Mapping[str, Run]) -> dict[str, float]:
-    """T20: the loss of the model without positions in the last slot, above that of the exact blind reader.
+@lru_cache
+def blind_reader() -> tuple[Tensor, Tensor, Tensor, float]:
+    """Inputs, answers and weights of all 72,000 sequences over all mappings, and the loss of the exact blind reader.
 
-    The reader knows which tokens stood earlier, without their order, and the last x; its answer is the posterior over
-    all 72,000 sequences over all mappings, of which repeats weigh .3.
+    Repeats weigh .3. The reader knows which tokens stood earlier, without their order, and the last x; it says the
+    posterior of the answer.
     """
-    parts = [(sequences(EVERY, repeats=repeats), share) for repeats, share in ((False, 0.7), (True, 0.3))]
-    weight = torch.cat([torch.full((len(part.y),), share / len(part.y)) for part, share in parts]).double()
-    inputs, answer = (torch.cat([getattr(part, name) for part, _ in parts]) for name in ("inputs", "answer"))
+    parts = [(sequences(EVERY, repeats=repeats), part) for repeats, part in ((False, 0.7), (True, 0.3))]
+    weight = torch.cat([torch.full((len(each.y),), part / len(each.y)) for each, part in parts]).double()
+    inputs, answer = torch.cat([each.inputs for each, _ in parts]), torch.cat([each.answer for each, _ in parts])
     seen = torch.cat((inputs[:, :-1].sort(1)[0], inputs[:, -1:]), 1)
     group = seen.unique(dim=0, return_inverse=True)[1]
     joint = torch.zeros(int(group.max()) + 1, V + 1).double().index_put_((group, answer), weight, accumulate=True)
-    exact = -float((weight * (joint / joint.sum(1, keepdim=True))[group, answer].log()).sum())
-    last = answers(model_of(runs["v3-no-positions"]), inputs)[:, -1].double().log_softmax(-1)
-    return {"effect": -float((weight * last.gather(1, answer[:, None])[:, 0]).sum()) - exact}
+    posterior = joint / joint.sum(1, keepdim=True)
+    return inputs, answer, weight, -float((weight * posterior[group, answer].log()).sum())
+
+
+def blindness(runs: Mapping[str, Run]) -> dict[str, float]:
+    """T20: the loss of the model without positions in the last slot, above that of the exact blind reader."""
+    inputs, answer, weight, exact = blind_reader()
+    return {"effect": -float((weight * forward(runs["v3-no-positions"], inputs).of(answer)).sum()) - exact}
 
 
 def override(runs: Mapping[str, Run]) -> dict[str, float]:
@@ -179,24 +249,20 @@ def override(runs: Mapping[str, Run]) -> dict[str, float]:
     The elimination head costs fresh sequences over half of the unseen mappings the most log-probability if its output
     is the mean over sequences as the task draws them. The other head gets the mean over all fresh sequences.
     """
-    model, of, right = both_skills(runs["v3"])
-    fresh, repeats = of["elimination"], of["recall"]
-    z = {skill: record(model, part.inputs, Z).mean(0) for skill, part in of.items()}
-    mixed = (0.7 * z["elimination"] + 0.3 * z["recall"])[None]
-    half = Sequences(inputs=fresh.inputs[: len(fresh.y) // 2], y=fresh.y[: len(fresh.y) // 2])
+    run = runs["v3"]
+    of, passes, right = both_skills(run)
+    fresh, repeats, intact = of["elimination"], of["recall"], passes["recall"]
+    mean = {skill: each.z.mean(0) for skill, each in passes.items()}
+    mixed, half = 0.7 * mean["elimination"] + 0.3 * mean["recall"], slice(0, len(fresh.y) // 2)
     left = [
-        float(log_probs(model, half, [(Z, fix_mean(mixed, head))])[:, -1].gather(1, half.answer[:, None]).mean())
-        for head in range(2)
+        float(forward(run, fresh.inputs[half], z=only(head, mixed)).of(fresh.answer[half]).mean()) for head in range(2)
     ]
     other = 1 if left[0] < left[1] else 0
-    intact = log_probs(model, repeats)[:, -1]
-    removed = log_probs(model, repeats, [(Z, fix_mean(z["elimination"][None], other))])[:, -1]
-    wrong = torch.ones_like(intact, dtype=torch.bool)
-    wrong[:, 0] = False
-    wrong.scatter_(1, torch.stack((repeats.unused, repeats.answer), 1), False)
-    lead = intact.gather(1, repeats.unused[:, None])[:, 0] - (intact * wrong).sum(1) / wrong.sum(1)
-    won = removed.argmax(-1) == repeats.unused
-    return {"gate": min(right.values()), "present": float(lead.mean()), "override": float(won.double().mean())}
+    removed = forward(run, repeats.inputs, z=only(other, mean["elimination"]))
+    total = intact.log_probs[:, 1:].sum(1)
+    wrong = (total - intact.of(repeats.unused) - intact.of(repeats.answer)) / (V - 2)
+    present = float((intact.of(repeats.unused) - wrong).mean())
+    return {"gate": min(right.values()), "present": present, "override": share(removed.answer == repeats.unused)}
 
 
 _V3 = {"v3": "v3-published"}
