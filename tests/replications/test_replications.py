@@ -111,6 +111,46 @@ def test_a_difference_is_told(run, monkeypatch):
     )
 
 
+@pytest.mark.full
+def test_models_with_weights_set_by_hand_meet_and_miss_what_no_trained_one_meets(run):
+    """One head a skill meets T14 and T22, which are refuted in every seed; a shared store does not meet T14."""
+    from archives import Run
+    from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store
+
+    found = {}
+    for make in (dissociated, shared_store):
+        model = make()
+        planted = Run(
+            seed=3,
+            task={"split_seed": 3, "train_fraction": 0.8},
+            model={"normalization": "none", "mlp": not model.cfg.attn_only},
+            log=(),
+            trajectory={},
+            weights={name: value.detach() for name, value in model.named_parameters()},
+        )
+        found[make] = [run.REPLICATIONS[claim].replicate({"v3": planted}) for claim in ("T14", "T22")]
+    for claim, effects in zip(("T14", "T22"), found[dissociated], strict=True):
+        assert run.REPLICATIONS[claim].passes(effects)
+        assert run.n_clear(run.REPLICATIONS[claim].criteria, [effects]) == 1
+    assert run.n_clear(run.REPLICATIONS["T14"].criteria, found[shared_store][:1]) == 0
+
+
+@pytest.mark.full
+@pytest.mark.every_case
+@pytest.mark.parametrize(
+    ("claim", "configuration"),
+    [("T2", "v3-published"), ("B2", "birth-1-layer-quick"), ("K1", "k-hop-4-2-layers-quick")],
+)
+def test_models_without_the_property_miss_the_criterion(run, claim, configuration):
+    """Models that recall, have one layer, or one too few: none of them gives what the claim asks for."""
+    from archives import read_run
+
+    replication = run.REPLICATIONS[claim]
+    [name] = replication.units
+    other = {name: read_run(replication.system, configuration, 17)}
+    assert run.n_clear(replication.criteria, [replication.replicate(other)]) == 0
+
+
 class Planted:
     """A replication with measurements put in the place of its own, a seed each."""
 
