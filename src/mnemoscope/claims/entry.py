@@ -273,7 +273,16 @@ class Entry(_Part):
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of an entry, as published."""
-    return {"$id": SCHEMA, **Entry.model_json_schema(by_alias=True)}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA,
+        **Entry.model_json_schema(by_alias=True),
+    }
+
+
+def schema_text() -> str:
+    """The schema as it is written."""
+    return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 def entry_text(entry: Entry) -> str:

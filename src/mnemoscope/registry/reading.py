@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mnemoscope.claims.entry import Entry, packaged_entries, read_entry
+from mnemoscope.claims.entry import FOLDER, Entry, packaged_entries, read_entry
 from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.errors import InputError
 
@@ -31,7 +31,9 @@ def read_registry(paths: Sequence[str | Path] | None = None) -> dict[str, Entry]
 
 
 def entry_files(paths: Sequence[str | Path]) -> Iterator[Path]:
-    """The files that hold entries: those named, and the `.json` files below directories, in order of their names.
+    """The files that hold entries: those named, and of directories the `.json` files below, in order of their names.
+
+    Where folders `registry` lie below a directory, as in packages, only files in these count.
 
     Raises InputError where a path does not exist, or a directory holds no such file.
     """
@@ -41,7 +43,7 @@ def entry_files(paths: Sequence[str | Path]) -> Iterator[Path]:
         if not path.is_dir():
             yield path
             continue
-        files = sorted(path.rglob("*.json"), key=lambda file: (file.parent, len(file.stem), file.stem))
+        files = sorted(path.rglob(f"{FOLDER}/*.json")) or sorted(path.rglob("*.json"))
         if not files:
             raise InputError(f"{path} holds no entries, which are .json files; `mnemoscope claims export` writes some")
-        yield from files
+        yield from sorted(files, key=lambda file: (file.parent, len(file.stem), file.stem))
