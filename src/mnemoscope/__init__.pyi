@@ -5,6 +5,7 @@ from . import interventions as interventions
 from . import methods as methods
 from . import models as models
 from . import records as records
+from . import registry as registry
 from . import report as report
 from . import run as run
 from . import testing as testing

@@ -1,6 +1,5 @@
 """Verdicts on record are those of the reports in `experiments`, and every claim has one or is known to have none."""
 
-import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from mnemoscope.claims import recorded_verdicts
 from mnemoscope.claims.claim import CLAIMS
+from mnemoscope.claims.entry import FOLDER
 from mnemoscope.claims.registration import package_of
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
@@ -93,9 +93,18 @@ def test_words():
     assert verdict.in_full == "MIXED, 10 of 16 draws (experiments/2026-factual-recall)"
 
 
-@pytest.mark.parametrize("content", ["[]", "{", json.dumps({"T1": {"outcome": "MIXED", "wrong": 1}}), '{"T1": 3}'])
-def test_a_file_of_something_else_is_refused(content, tmp_path, monkeypatch):
-    (tmp_path / "verdicts.json").write_text(content)
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("[]", "entry: "),
+        ("{", "no JSON"),
+        ('{"outcome": "MIXED"}', "id: Field required"),
+        ('{"format": 2}', "format: 2 is newer"),
+    ],
+)
+def test_a_file_of_something_else_is_refused(content, fault, tmp_path, monkeypatch):
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "T1.json").write_text(content)
     monkeypatch.setattr(guests, "location", lambda guest: tmp_path)
-    with pytest.raises(InputError, match="holds no verdicts on record"):
+    with pytest.raises(InputError, match=rf"T1\.json: {fault}"):
         recorded_verdicts()

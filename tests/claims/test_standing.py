@@ -12,13 +12,15 @@ import pytest
 
 from mnemoscope.claims import history
 from mnemoscope.claims.claim import CLAIMS
+from mnemoscope.claims.entry import FOLDER, Dated, Verdict, entry_of, entry_text
 from mnemoscope.claims.history import history_dates
 from mnemoscope.claims.judge import judge
-from mnemoscope.claims.registration import FILE, REGISTERED, package_of, read_registrations, register, registration
+from mnemoscope.claims.registration import FILE, package_of, read_registrations, register, registration
 from mnemoscope.claims.replicates import expected_seeds
 from mnemoscope.claims.ruling import Ruling, ruling_record
-from mnemoscope.claims.standing import Standing, claim_standing, question_of, read_dates, standing
+from mnemoscope.claims.standing import Dates, Standing, claim_standing, dates_in, question_of, standing
 from mnemoscope.models.run import create_run
+from mnemoscope.registry import export_entry
 from mnemoscope.report.rulings.words import describe_standing, standing_word
 from tests.claims.trials import clearing, make_claim, make_evidence
 
@@ -29,7 +31,11 @@ BEFORE = Standing(status="before its runs", registered=EARLY, runs=LATE)
 
 
 def dated(registered: str, runs: str) -> Standing:
-    return standing(FIXED, {REGISTERED: registered, "runs": runs, "question": question_of(FIXED)}, None)
+    return standing(FIXED, dates(registered, runs), None)
+
+
+def dates(registered: str, runs: str) -> Dates:
+    return Dates(question=question_of(FIXED), registered=Dated(date=registered), runs=Dated(date=runs))
 
 
 def test_only_a_registration_before_the_runs_can_confirm():
@@ -43,8 +49,7 @@ def test_only_a_registration_before_the_runs_can_confirm():
 
 def test_dates_of_another_question_do_not_count():
     changed = registration(replace(T14, margin=-0.1), expected_seeds(T14))
-    dates = {REGISTERED: EARLY, "runs": LATE, "question": question_of(FIXED)}
-    assert standing(changed, dates, None).status == "not dated"
+    assert standing(changed, dates(EARLY, LATE), None).status == "not dated"
 
 
 def test_runs_of_ones_own_have_dates_of_their_own(tmp_path):
@@ -127,7 +132,9 @@ def test_dates_come_from_the_history(tmp_path, monkeypatch):
         git(tmp_path, "add", ".")
         git(tmp_path, "commit", "-qm", str(day), date=f"2026-01-0{day}T00:00:00+00:00")
     found = history_dates({"T14": T14}, {"T14": fixed}, tmp_path)["T14"]
-    assert (found[REGISTERED][:10], found["runs"][:10]) == ("2026-01-02", "2026-01-03")
+    assert (found.registered.date[:10], found.runs.date[:10]) == ("2026-01-02", "2026-01-03")
+    commits = subprocess.check_output(["git", "-C", tmp_path, "log", "--reverse", "--format=%H"], text=True).split()
+    assert [found.registered.commit, found.runs.commit] == commits[1:3]
     assert history_dates({"T14": T14}, {"T14": registration(replace(T14, margin=0.7), [16])}, tmp_path) == {}
 
 
@@ -150,7 +157,7 @@ def test_a_claim_asked_anew_of_other_questions_is_dated_by_its_own_verdict(tmp_p
         git(tmp_path, "commit", "-qm", str(day), date=f"2026-01-0{day}T00:00:00+00:00")
     claims = {"T0": make_claim(replicate="question")}
     days = {
-        what: (found[REGISTERED][9:10], found["runs"][9:10])
+        what: (found.registered.date[9:10], found.runs.date[9:10])
         for what, form in (("old", old), ("anew", anew), ("milder", milder))
         for found in history_dates(claims, {"T0": form}, tmp_path).values()
     }
@@ -160,12 +167,11 @@ def test_a_claim_asked_anew_of_other_questions_is_dated_by_its_own_verdict(tmp_p
 PACKAGES = sorted({package for name in CLAIMS.names() if (package := package_of(CLAIMS.get(name)))})
 
 
-def test_dates_that_ship_are_of_registered_claims():
+def test_dates_that_ship_are_of_registered_questions():
     for package in PACKAGES:
-        registered = read_registrations(package)
-        for id, entry in read_dates(package).items():
-            assert entry.keys() == {REGISTERED, "runs", "question"}
-            assert id in registered
+        for id, registered in read_registrations(package).items():
+            found = dates_in(entry_of(package, id))
+            assert found is None or found.question == question_of(registered), f"mnemoscope dev entries {id}"
 
 
 @pytest.mark.thorough
@@ -174,4 +180,26 @@ def test_the_dates_that_ship_are_those_of_the_history():
     for package in PACKAGES:
         registered = read_registrations(package)
         found = history_dates({id: CLAIMS.get(id) for id in registered}, registered, package)
-        assert {id: read_dates(package).get(id) for id in found} == found, "mnemoscope dev dates writes them"
+        assert {id: dates_in(entry_of(package, id)) for id in found} == found, "mnemoscope dev entries writes them"
+
+
+def test_a_claim_about_draws_is_dated_by_the_verdict_in_its_entry(tmp_path):
+    """A superseded verdict is none."""
+    git(tmp_path, "init", "-q")
+    claim = make_claim(replicate="draw")
+    entry = export_entry(claim)
+    verdict = {"outcome": "MIXED", "n_clear": 8, "n": 16}
+    file = tmp_path / FOLDER / "T0.json"
+    file.parent.mkdir()
+    fixed = registration(claim)
+    steps = [
+        (tmp_path / FILE, json.dumps({"T0": fixed})),
+        (file, entry_text(entry.model_copy(update={"verdicts": (Verdict(**verdict, superseded="too few"),)}))),
+        (file, entry_text(entry.model_copy(update={"verdicts": (Verdict(**verdict),)}))),
+    ]
+    for day, (place, content) in enumerate(steps, 1):
+        place.write_text(content)
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-qm", str(day), date=f"2026-01-0{day}T00:00:00+00:00")
+    found = history_dates({"T0": claim}, {"T0": fixed}, tmp_path)["T0"]
+    assert (found.registered.date[9:10], found.runs.date[9:10]) == ("1", "3")

@@ -25,7 +25,8 @@ WITHOUT |= {
     "dev store list",
     "dev store verify",
     "claims verify",
-    "dev dates",
+    "dev entries",
+    "claims export",
     "train",
     "dev zoo",
 }

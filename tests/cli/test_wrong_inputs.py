@@ -313,7 +313,7 @@ WRONG = [
     ("claims show tiny-recal", "the nearest: tiny-recall"),
     ("dev register T99", "got 'T99'"),
     ("dev check T99", "got 'T99'"),
-    ("dev dates T99", "got 'T99'"),
+    ("dev entries T99", "got 'T99'"),
     ("claims verify T99 --zoo", "got 'T99'"),
     ("claims verify T14 --zoo --share 2", "share"),
     ("dev register T1 --verdicts verdicts.json", "verdicts.json holds no verdicts"),

@@ -3,22 +3,25 @@
 A claim was registered in the first commit in which some `registered.json` asks its present question. Its runs are those
 of its seeds in the archives: each is dated by the first commit with an archive that holds the same metrics, so that an
 archive that was packed anew keeps its date. A claim about draws or language models, or one whose runs are not shipped,
-is dated by the first commit with a verdict on it; one that was asked anew with a higher version, of other questions, by
-the first verdict since. Two in one commit count as after: nothing shows their order.
+is dated by the first commit with a verdict: a row of a report, or one in its entry that counts. A claim that was
+asked anew with a higher version, of other questions, is dated by the first verdict since. Two in one commit count as
+after: nothing shows their order.
 """
 
 import io
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from mnemoscope.claims.claim import Claim
-from mnemoscope.claims.registration import REGISTERED
-from mnemoscope.claims.standing import question_of
+from mnemoscope.claims.entry import FOLDER, Dated
+from mnemoscope.claims.standing import Dates, question_of
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import label_of
 from mnemoscope.models.zoo import archive_file
@@ -26,27 +29,41 @@ from mnemoscope.models.zoo import archive_file
 _METRICS = re.compile(r"seed-(\d+)/metrics\.jsonl")
 _ID = r"([A-Z]\d+(?:-[\w-]+)?)"
 _VERDICT = re.compile(rf'\+(?:\s*"{_ID}": {{|\| *{_ID}\b.*\b(?:SUPPORTED|REFUTED|MIXED|INCONCLUSIVE))')
-RunDates = Mapping[tuple[str, int, int], str]
+Moment = tuple[str, str]
+"""The date of a commit and its digest."""
+RunDates = Mapping[tuple[str, int, int], Moment]
 
 
 def history_dates(
     claims: Mapping[str, Claim], registrations: Mapping[str, Mapping[str, Any]], place: Path
-) -> dict[str, dict[str, str]]:
+) -> dict[str, Dates]:
     """The dates of claims in the repository that holds `place`; InputError where git knows none.
 
     Registrations that are not committed yet have no entry.
     """
     root = Path(_git(place, "rev-parse", "--show-toplevel").decode().strip())
-    asked, runs, verdicts = _questions(root), _runs(root), _verdicts(root)
+    asked, runs, verdicts = _moments(root, _git(root, "rev-parse", "HEAD").decode().strip())
     found = {}
     for id, registration in registrations.items():
         question = question_of(registration)
-        registered = asked.get((id, question), "")
-        judged = [date for date in verdicts.get(id, ()) if date >= registered or not _is_new_measure(registration)]
-        first = min(_run_dates(claims[id], registration["seeds"], runs), default=min(judged, default=""))
-        if registered:
-            found[id] = {REGISTERED: registered, "runs": first, "question": question}
+        if (registered := asked.get((id, question))) is None:
+            continue
+        judged = [each for each in verdicts.get(id, ()) if each >= registered or not _is_new_measure(registration)]
+        first = min(_run_dates(claims[id], registration["seeds"], runs), default=min(judged, default=None))
+        found[id] = Dates(question=question, registered=_dated(registered), runs=first and _dated(first))
     return found
+
+
+@cache
+def _moments(
+    root: Path, head: str
+) -> tuple[Mapping[tuple[str, str], Moment], RunDates, Mapping[str, Collection[Moment]]]:
+    """The moments of questions, runs and verdicts up to the commit `head`; of minutes, so it is read once."""
+    return _questions(root), _runs(root), _verdicts(root)
+
+
+def _dated(moment: Moment) -> Dated:
+    return Dated(date=moment[0], commit=moment[1])
 
 
 def _is_new_measure(registration: Mapping[str, Any]) -> bool:
@@ -55,7 +72,7 @@ def _is_new_measure(registration: Mapping[str, Any]) -> bool:
     return bool(earlier) and registration.get("version", 1) > max(earlier)
 
 
-def _run_dates(claim: Claim, seeds: list[int], runs: RunDates) -> list[str]:
+def _run_dates(claim: Claim, seeds: list[int], runs: RunDates) -> list[Moment]:
     """The dates of the runs that a claim is judged on."""
     labels = [label_of(unit.spec(0)) for unit in claim.units.values()]
     packed = {(label, seed): crc for label in labels for seed, crc in _seeds(archive_file(label)).items()}
@@ -76,46 +93,50 @@ def _checksums(content: bytes) -> dict[int, int]:
     return {int(parts[1]): info.CRC for info in files if (parts := _METRICS.fullmatch(info.filename))}
 
 
-def _questions(root: Path) -> dict[tuple[str, str], str]:
-    """The date of each question by the id of the claim."""
-    found: dict[tuple[str, str], str] = {}
-    for date, _, content in _versions(root, "registered.json"):
+def _questions(root: Path) -> dict[tuple[str, str], Moment]:
+    """The moment of each question by the id of the claim."""
+    found: dict[tuple[str, str], Moment] = {}
+    for moment, _, content in _versions(root, "*registered.json"):
         for id, entry in json.loads(content).items():
-            found.setdefault((id, question_of(entry)), date)
+            found.setdefault((id, question_of(entry)), moment)
     return found
 
 
 def _runs(root: Path) -> RunDates:
-    """The date of each run by configuration, seed and the checksum of its metrics."""
-    found: dict[tuple[str, int, int], str] = {}
-    for date, file, content in _versions(root, ".zip"):
+    """The moment of each run by configuration, seed and the checksum of its metrics."""
+    found: dict[tuple[str, int, int], Moment] = {}
+    for moment, file, content in _versions(root, "*.zip"):
         for seed, crc in _checksums(content).items():
-            found.setdefault((Path(file).stem, seed, crc), date)
+            found.setdefault((Path(file).stem, seed, crc), moment)
     return found
 
 
-def _verdicts(root: Path) -> dict[str, set[str]]:
-    """The dates of verdicts on each claim: rows of tables, and entries of verdicts.json."""
-    found: dict[str, set[str]] = {}
-    date = ""
-    text = _git(root, "log", "--reverse", "--format=commit %aI", "-p", "-U0", "--", "*.md", "*verdicts.json")
+def _verdicts(root: Path) -> dict[str, set[Moment]]:
+    """The moments of verdicts on each claim: rows of tables, of verdicts.json in earlier commits, and of entries."""
+    found: dict[str, set[Moment]] = {}
+    moment = "", ""
+    text = _git(root, "log", "--reverse", "--format=commit %aI %H", "-p", "-U0", "--", "*.md", "*verdicts.json")
     for line in text.decode(errors="replace").splitlines():
         if line.startswith("commit "):
-            date = line.partition(" ")[2]
+            _, date, commit = line.split()
+            moment = date, commit
         elif parts := _VERDICT.match(line):
-            found.setdefault(parts[1] or parts[2], set()).add(date)
+            found.setdefault(parts[1] or parts[2], set()).add(moment)
+    for moment, file, content in _versions(root, f"*{FOLDER}/*.json"):
+        if any(verdict.get("superseded") is None for verdict in json.loads(content).get("verdicts", ())):
+            found.setdefault(Path(file).stem, set()).add(moment)
     return found
 
 
-def _versions(root: Path, ending: str) -> Iterator[tuple[str, str, bytes]]:
-    """Date, path and content of every version of the files whose names end so, the oldest first."""
-    commits = _git(root, "log", "--reverse", "--format=%H %aI", "--", f"*{ending}").decode().splitlines()
+def _versions(root: Path, pattern: str) -> Iterator[tuple[Moment, str, bytes]]:
+    """Moment, path and content of every version of the files that match a pattern, the oldest first."""
+    commits = _git(root, "log", "--reverse", "--format=%H %aI", "--", pattern).decode().splitlines()
     for commit, date in sorted((line.split() for line in commits), key=lambda pair: pair[1]):
         for line in _git(root, "diff-tree", "--root", "-m", "-r", "--no-commit-id", commit).decode().splitlines():
             meta, file = line.split("\t")
             blob = meta.split()[3]
-            if file.endswith(ending) and set(blob) != {"0"}:
-                yield date, file, _git(root, "cat-file", "blob", blob)
+            if fnmatch(file, pattern) and set(blob) != {"0"}:
+                yield (date, commit), file, _git(root, "cat-file", "blob", blob)
 
 
 def _git(place: Path, *words: str) -> bytes:

@@ -198,6 +198,7 @@ def _result(claim: Claim, part: Criterion, sample: Sample, unit: str, *, seed: i
         p_support=decision.p_support,
         p_refute=decision.p_refute,
         finding=f"{finding}, {decision.remark}" if decision.remark else finding,
+        sd=float(sample.effects.std(ddof=1)) if n > 1 else math.nan,
         power=decision.power,
     )
 
@@ -256,6 +257,7 @@ def _verdict(trial: Assessment, p_support: float, p_refute: float) -> Verdict:
         effect=part.effect,
         effect_interval=part.effect_interval,
         unit=part.unit,
+        deciding=part.name,
         p_support=p_support,
         p_refute=p_refute,
         n=trial.n,

@@ -1,17 +1,13 @@
-"""Verdicts on record: `verdicts.json` in the package of a guest, the outcome of each claim on the shipped models.
+"""Verdicts on record: those that count in the entries of a package's registry, for the shipped models.
 
-Claims about draws or about a language model need no shipped models; their verdicts are there too. A claim that is not
-there was not tried. A new trial of all claims writes the file anew; `mnemoscope claims run` gives a private verdict.
+Claims about draws or about a language model need no shipped models; their verdicts are there too. A claim without one
+was not tried. `mnemoscope claims import` adds them; `mnemoscope claims run` gives a private verdict.
 """
 
-import json
 from dataclasses import dataclass
 
-from mnemoscope.core import guests
-from mnemoscope.core.errors import InputError
+from mnemoscope.claims.entry import packaged_entries
 
-FILE = "verdicts.json"
-"""The file with the fields of `RecordedVerdict` by id of the claim."""
 NOT_TRIED = "not tried"
 """In the place of the outcome of a claim that has no verdict on record."""
 
@@ -48,13 +44,16 @@ class RecordedVerdict:
 
 def recorded_verdicts() -> dict[str, RecordedVerdict]:
     """The verdicts on record of all guests, by id of the claim; InputError where a file holds something else."""
-    found = {}
-    for place in filter(None, map(guests.location, guests.guests())):
-        if not (file := place / FILE).is_file():
-            continue
-        try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-            found |= {id: RecordedVerdict(**fields) for id, fields in content.items()}
-        except (ValueError, TypeError, AttributeError) as error:
-            raise InputError(f"{file} holds no verdicts on record: {error}; install its package again") from None
-    return found
+    return {
+        entry.short_id: RecordedVerdict(
+            outcome=verdict.outcome,
+            n_clear=verdict.n_clear,
+            n=verdict.n,
+            replicate=entry.replicate,
+            source=verdict.report,
+            recipe=verdict.recipe,
+            asked_of=verdict.asked_of,
+        )
+        for _, entry in packaged_entries()
+        if (verdict := entry.verdict)
+    }

@@ -283,6 +283,8 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
         **_numbers(verdict),
         "unit": verdict.unit,
         "p": _finite(verdict.p),
+        "deciding": verdict.deciding,
+        "n_clear": verdict.n_clear,
         "n": verdict.n,
         "n_failed": verdict.n_failed,
         "reason": verdict.reason,
@@ -290,6 +292,7 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
             {
                 "name": part.name,
                 **_numbers(part),
+                "sd": _finite(part.sd),
                 "finding": part.finding,
             }
             for part in verdict.parts

@@ -1,7 +1,7 @@
 """Standing of a claim: registered before its runs, after them, or not at all; only the first can be confirmed.
 
-`dates.json` beside `registered.json` holds, for every claim, the dates of both in the history of git, as
-`mnemoscope dev dates` finds them (`claims.history`). Where there is no history, the date that `dev register` wrote into
+The entry of a claim in the registry of its package holds the dates of both in the history of git, as `mnemoscope dev
+entries` finds them (`claims.history`). Where there is no history, the date that `dev register` wrote into
 the registration and those that training wrote into run.json are compared. Runs that did not come with the package have
 dates of their own.
 
@@ -13,19 +13,32 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal
 
 from mnemoscope.claims.claim import Claim
+from mnemoscope.claims.entry import Dated, Entry, entry_of
 from mnemoscope.claims.registration import REGISTERED, package_of, read_registrations
-from mnemoscope.core.errors import InputError
 from mnemoscope.models.glance import read_run_file
 from mnemoscope.models.run import Run
 from mnemoscope.models.zoo import WORD
 
-FILE = "dates.json"
-"""Dates by the id of the claim: `registered`, `runs`, and the digest of the `question` that they belong to."""
 _QUESTION = ("criteria", "joined", "gate", "replicates", "seeds", "prompts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dates:
+    """When a question was registered and the first of its runs came, by the digest of the question."""
+
+    question: str
+    registered: Dated
+    runs: Dated | None = None
+
+
+def dates_in(entry: Entry | None) -> Dates | None:
+    """The dates in an entry; None where it has none."""
+    if entry is None or (registered := entry.registration.registered) is None:
+        return None
+    return Dates(question=entry.registration.question, registered=registered, runs=entry.registration.runs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,19 +83,17 @@ def question_of(registration: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def standing(
-    registration: Mapping[str, Any] | None, dates: Mapping[str, str] | None, runs: Sequence[Run] | None
-) -> Standing:
-    """The standing of a claim from its registration, its entry in `dates.json`, and the runs that it is judged on.
+def standing(registration: Mapping[str, Any] | None, dates: Dates | None, runs: Sequence[Run] | None) -> Standing:
+    """The standing of a claim from its registration, its dates in the history, and the runs that it is judged on.
 
     None stands for the runs of the package.
     """
     if registration is None:
         return NOT_REGISTERED
-    if dates is not None and dates.get("question") != question_of(registration):
+    if dates is not None and dates.question != question_of(registration):
         dates = None
-    registered = (dates or registration).get(REGISTERED, "")
-    packed = (dates or {}).get("runs", "")
+    registered = registration.get(REGISTERED, "") if dates is None else dates.registered.date
+    packed = "" if dates is None or dates.runs is None else dates.runs.date
     found = [packed] if runs is None else [packed if _is_packed(run) else _created(run) for run in runs]
     if not registration["units"]:
         found = [packed]
@@ -98,17 +109,7 @@ def standing(
 def claim_standing(claim: Claim, runs: Sequence[Run] | None) -> Standing:
     """The standing of a claim that is judged on these runs; None stands for the runs of the package."""
     place = package_of(claim)
-    return standing(read_registrations(place).get(claim.id), read_dates(place).get(claim.id), runs)
-
-
-def read_dates(directory: Path | None) -> dict[str, dict[str, str]]:
-    """The dates of a package by the id of the claim; none where there is no file."""
-    if directory is None or not (file := directory / FILE).is_file():
-        return {}
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{file} cannot be read: {error}; `mnemoscope dev dates` writes it") from None
+    return standing(read_registrations(place).get(claim.id), dates_in(entry_of(place, claim.id)), runs)
 
 
 def _is_packed(run: Run) -> bool:

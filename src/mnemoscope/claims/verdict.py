@@ -1,5 +1,6 @@
 """The result of judging a claim: its verdict, and that of each of its parts."""
 
+import math
 from dataclasses import dataclass
 
 from mnemoscope.claims.claim import Outcome
@@ -14,7 +15,8 @@ class PartResult:
     `share` is that of the replicates that clear the margin, with an exact interval; `effect` is their mean, with a
     studentised interval. The unit is empty where the evidence names none. `p_support` is the p against "this part is
     false" and `p_refute` that against "this part is true"; NaN without a verdict. `finding` says the same in words.
-    `power` says what so many replicates can decide; it is shown where they decide nothing.
+    `power` says what so many replicates can decide; it is shown where they decide nothing. `sd` is the standard
+    deviation of the effect between replicates; NaN below two of them.
     """
 
     name: str
@@ -27,6 +29,7 @@ class PartResult:
     p_refute: float
     finding: str
     power: str = ""
+    sd: float = math.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,7 @@ class Verdict:
         p_refute: Against "the claim is true", likewise.
         n: The number of replicates judged, which passed the gate; `n_failed` did not.
         parts: Results of the parts, the only one of a claim without.
+        deciding: Name of the part that decides.
     """
 
     id: str
@@ -61,6 +65,12 @@ class Verdict:
     n_failed: int
     parts: tuple[PartResult, ...]
     reason: str
+    deciding: str = ""
+
+    @property
+    def n_clear(self) -> int:
+        """Judged replicates in which the claim holds."""
+        return round(self.share * self.n) if self.n else 0
 
     @property
     def p(self) -> float:

@@ -259,15 +259,16 @@ def read_verdicts(path: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsDiff(CommandOptions):
-    """Compare two trials: verdicts, shares and effects, with those of rivals and sensitivity tables.
+    """Compare two trials (verdicts, shares, effects, rivals, sensitivity tables), or two registries (verdicts, claims).
 
-    Claims that were tried in both are compared; the others are counted.
+    Claims that were tried in both are compared; the others are counted. Of registries, claims that came or went are
+    listed too.
     """
 
     old: Positional[Path]
-    """verdicts.json, or the directory that holds it."""
+    """verdicts.json, or the directory that holds it; or a directory of entries."""
     new: Positional[Path]
-    """verdicts.json, or the directory that holds it."""
+    """The same of the later trial, or the later registry."""
 
 
 def claims_diff(options: ClaimsDiff) -> None:
@@ -276,6 +277,9 @@ def claims_diff(options: ClaimsDiff) -> None:
     from mnemoscope.core.errors import pluralise
     from mnemoscope.report.rulings.differences import DIFF_HEADER, diff_rows
 
+    if options.old.is_dir() and not (options.old / "verdicts.json").exists():
+        _registries_diff(options)
+        return
     old, new = read_verdicts(options.old), read_verdicts(options.new)
     before, after = ({record["id"] for record in records} for records in (old, new))
     if not before & after:
@@ -291,6 +295,20 @@ def claims_diff(options: ClaimsDiff) -> None:
             f"the two agree in every verdict, share and effect of {pluralise(len(before & after), 'claim')}",
             highlight=False,
         )
+
+
+def _registries_diff(options: ClaimsDiff) -> None:
+    """Print the claims that came, went or have another verdict or version."""
+    from mnemoscope.cli.output import console, show
+    from mnemoscope.core.errors import pluralise
+    from mnemoscope.registry.changes import CHANGES_HEADER, registry_changes
+    from mnemoscope.registry.reading import read_registry
+
+    old, new = read_registry([options.old]), read_registry([options.new])
+    if rows := registry_changes(old, new):
+        show(f"{options.old} → {options.new}", CHANGES_HEADER, rows, n_text=4)
+    else:
+        console.print(f"the two agree in every verdict of {pluralise(len(new), 'claim')}", highlight=False)
 
 
 _command = partial(Command, section="test a claim")
