@@ -39,9 +39,11 @@ def read(name: str) -> Any:
 
 
 def verdict_on_record(replication: Replication) -> dict[str, Any]:
-    """Outcome, `n_clear` and `n` as the package has them."""
-    verdicts = json.loads((SYSTEMS / replication.system / "verdicts.json").read_text(encoding="utf-8"))
-    return verdicts[replication.claim]
+    """Outcome, `n_clear` and `n` as the registry of the package has them."""
+    entry = json.loads(
+        (SYSTEMS / replication.system / f"registry/{replication.claim}.json").read_text(encoding="utf-8")
+    )
+    return next(verdict for verdict in reversed(entry["verdicts"]) if verdict["superseded"] is None)
 
 
 def replicate(claim: str) -> dict[str, Any]:

@@ -23,9 +23,10 @@ def run(monkeypatch):
 
 
 def on_record(claim: str) -> dict:
-    """The verdict in the package."""
-    verdicts = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(SYSTEMS.glob("*/verdicts.json"))]
-    [found] = [each[claim] for each in verdicts if claim in each]
+    """The verdict in the registry of the package."""
+    [file] = SYSTEMS.glob(f"*/registry/{claim}.json")
+    verdicts = json.loads(file.read_text(encoding="utf-8"))["verdicts"]
+    [found] = [each for each in verdicts if each["superseded"] is None]
     return found
 
 
