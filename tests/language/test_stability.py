@@ -4,6 +4,7 @@ import pytest
 import xarray as xr
 
 import mnemoscope as ms
+from mnemoscope.analyses.discovery import searches
 from mnemoscope.cli import main
 from mnemoscope.systems.language_models.families import FAMILIES
 
@@ -30,7 +31,8 @@ def test_the_answer_leads_further_on_the_clean_side(family, model):
     assert (clean - corrupted).mean() > 1
 
 
-def test_the_circuit_of_one_draw_overlaps_with_that_of_another_beyond_chance(loaded, tmp_path):
+def test_the_circuit_of_one_draw_overlaps_with_that_of_another_beyond_chance(loaded, tmp_path, monkeypatch):
+    monkeypatch.setattr(searches, "_growing_sizes", lambda n_edges: [0, 400, 1600, 6400, n_edges])  # a few of 66
     main([*COMMAND, "--searches", "eap", "--max-seconds", "inf", "--out", "out"])
     found = xr.load_dataset(tmp_path / "out/stability.nc", engine="h5netcdf")
     usual = found.sel(change="other prompts")
