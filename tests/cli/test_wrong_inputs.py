@@ -340,6 +340,16 @@ WRONG = [
     ("prompts retrieval --questions 0", "--questions must be at least 1"),
     ("prompts retrieval --formulations kingdom", "the nearest: kingdoms"),
     ("prompts retrieval --temperature -1", "temperature must be at least 0"),
+    ("prompts stability --model nowhere.gguf", "nowhere.gguf does not exist"),
+    ("prompts stability --family fables", "--family must be one of: names, facts, conflicts"),
+    ("prompts stability --family facts --wordings", "--wordings: the family facts has no other wording of its prompts"),
+    ("prompts stability --n 1", "--n must be at least 2"),
+    ("prompts stability --n-draws 1", "--n-draws must be at least 2"),
+    ("prompts stability --n-random 0", "--n-random must be at least 1"),
+    ("prompts stability --metrics mse", "--metrics must be one of: logit_diff"),
+    ("prompts stability --targets 2", "--targets must be from 0.01 to 1"),
+    ("prompts stability --searches quick", "'quick'"),
+    ("discover smollm2 --stability", "`mnemoscope prompts stability`"),
 ]
 SHOWN = {line.partition(" ")[0] for line, _ in WRONG}
 WRONG += [(f"{name} runs --n 0", "--n must be at least") for name in records() if name not in SHOWN]

@@ -107,6 +107,11 @@ def run_folders(path: str | Path) -> list[Path]:
 
 def no_runs_error(path: Path) -> InputError:
     """The message about a place without runs."""
+    if str(path) == "smollm2" or path.suffix == ".gguf" or (path / "config.json").is_file():
+        return InputError(
+            f"{path} is a language model, and this takes trained runs; `mnemoscope prompts stability`, `mnemoscope "
+            "prompts retrieval` and `mnemoscope claims run` take it with --model"
+        )
     way_out = (
         f"{WORD}:{path} is a shipped one" if path.parts and is_label(path.parts[0]) else "`mnemoscope train` makes one"
     )

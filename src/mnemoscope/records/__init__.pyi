@@ -9,3 +9,4 @@ from .record import draw_sequences as draw_sequences
 from .record import records as records
 from .record import register as register
 from .record import render_results as render_results
+from .stability import display_stability as display_stability

@@ -35,7 +35,8 @@ class Discover(PairOptions):
     n_random: int = 200
     """Random circuits of the same size to compare with."""
     stability: bool = False
-    """Find circuits again with other prompts, metrics, replacements, targets and searches; most time goes there."""
+    """Find circuits again with other prompts, metrics, replacements, targets and searches; most time goes there.
+    `prompts stability` does so with a language model."""
     wordings: bool = False
     """With --stability: other wordings of the same prompts too, of tasks that have some."""
     n_draws: int = 10

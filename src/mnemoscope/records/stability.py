@@ -9,16 +9,16 @@ from typing import Any
 import mnemoscope as ms
 from mnemoscope.core.errors import InputError
 from mnemoscope.records.pairs import metrics, name_by_skill, pairs_by_skill
-from mnemoscope.records.record import MeasuredRuns, xr
+from mnemoscope.records.record import Display, MeasuredRuns, xr
 
 PART = "stability"
 """Results are called `stability_<skill>`."""
 SEEDS = "seeds"
 """Overlaps between seeds are called `seeds_<skill>`."""
 LIMITS = (
-    "Would the circuit be the same? Greedy circuits are found on several draws of prompts. Then one choice is changed "
-    "at a time, and at last all at once: a random combination for each draw. Overlap is shared edges by edges of "
-    "either, between draws, and for a single change with the usual circuit of the draw. Chance is that of random "
+    "Would the circuit be the same? The usual search finds one on each of several draws of prompts. Then one choice is "
+    "changed at a time, and at last all at once: a random combination for each draw. Overlap is shared edges by edges "
+    "of either, between draws, and for a single change with the usual circuit of the draw. Chance is that of random "
     "connected circuits of the same sizes, p the share of these that overlap as much. For a single change the draws "
     "are no replicates: p is that of one pair, and cannot be small where the graph has few circuits of that size.",
     "Other corruptions are shown as contrasts: they ask another question, so that another circuit is no instability, "
@@ -29,8 +29,8 @@ LIMITS = (
 )
 WORDINGS = {
     True: "Wordings change both sides of a pair alike: question and answer stay. They take part in 'all at once'.",
-    False: "The task has other wordings of its prompts, which --wordings tries.",
-    None: "The task has no other wording of its prompts.",
+    False: "There are other wordings of these prompts, which --wordings tries.",
+    None: "There is no other wording of these prompts.",
 }
 """Notes by whether wordings were tried; None: there are none."""
 MOST = 60
@@ -62,9 +62,30 @@ def measure_stability(run: ms.Run, options: Any) -> dict[str, xr.Dataset]:
             refuse=False,
             seed=run.spec.seed,
         )
-        numbers = {name: each.astype(float) for name, each in found.data_vars.items() if each.dtype.kind in "bif"}
-        results[f"{PART}_{skill}"] = found.assign(numbers)
+        results[f"{PART}_{skill}"] = _as_numbers(found)
     return results
+
+
+def _as_numbers(found: xr.Dataset) -> xr.Dataset:
+    numbers = {name: each.astype(float) for name, each in found.data_vars.items() if each.dtype.kind in "bif"}
+    return found.assign(numbers)
+
+
+def display_stability(found: Mapping[str, xr.Dataset], *, searches: Sequence[str], wordings: bool | None) -> Display:
+    """The display of `ms.analyses.circuit_stability` on one model that is no run, by the name of its prompts.
+
+    `searches` are those that took part, the usual one first. `wordings` says whether any were tried; None: there are
+    none.
+    """
+    results = {f"{PART}_{name}": _as_numbers(each).expand_dims(seed=[0]) for name, each in found.items()}
+    measured = MeasuredRuns(results=results, options=None, runs=())
+    others = f", then {', '.join(searches[1:])}" if searches[1:] else ""
+    return Display(
+        finding=finding(measured),
+        tables=tables(measured),
+        figures=figures(measured),
+        notes=(LIMITS[0], f"Searches: {searches[0]}, the usual one{others}.", LIMITS[2], WORDINGS[wordings]),
+    )
 
 
 def _usual_first(usual: Any, others: Sequence[Any]) -> list[Any]:
@@ -173,7 +194,8 @@ def overlap_table(found: Mapping[str, xr.Dataset], seeds: Mapping[str, xr.Datase
             numbers = [ms.report.single_number(float(between[name]), form) for name, form in names.items()]
             share = ms.report.single_number(float(between.n_found) / each.sizes["seed"], ".2f")
             rows.append([skill, _SEEDS, share, "", *numbers, ""])
-    header = ("skill", "changed", "found", "edges", "overlap", "by chance", "p", f"p ≤ {ALPHA:g}: seeds")
+    above = _count(found, f"p ≤ {ALPHA:g}")
+    header = ("skill", "changed", "found", "edges", "overlap", "by chance", "p", above)
     return ms.report.Table(name="overlap", title=f"circuits found again; {how}", header=header, rows=rows, n_text=2)
 
 
@@ -195,33 +217,50 @@ def core_table(found: Mapping[str, xr.Dataset], how: str) -> ms.report.Table:
             beyond, core = ((at_once.q <= ALPHA).isel(edge=i), at_once.core.isel(edge=i) == 1)
             n = int(at_once.share.isel(edge=i).count())
             rows.append([skill, str(each.edge.values[i]), *cells, f"{int(beyond.sum())}/{n}", f"{int(core.sum())}/{n}"])
-    header = ("skill", "edge", PROMPTS, "by chance", ALL, "by chance, all", f"q ≤ {ALPHA:g}: seeds", "core: seeds")
-    title = f"share of circuits that have the edge; {how}"
+    counts = (_count(found, f"q ≤ {ALPHA:g}"), _count(found, "core"))
+    header = ("skill", "edge", PROMPTS, "by chance", ALL, "by chance, all", *counts)
+    title = f"share of circuits that have the edge{_cut_words(found)}; {how}"
     return ms.report.Table(name="core", title=title, header=header, rows=rows, n_text=2)
+
+
+def _count(found: Mapping[str, xr.Dataset], what: str) -> str:
+    """The header of a column that counts seeds; of a single one it counts itself."""
+    return f"{what}: seeds" if any(each.sizes["seed"] > 1 for each in found.values()) else what
+
+
+def _cut_words(found: Mapping[str, xr.Dataset]) -> str:
+    """The number of edges that are left out of the table, if any are in some circuit."""
+    left = sum(int((_often(each) > 0).sum()) - len(_most_shared(each)) for each in found.values())
+    return f", without {left:,} more" if left else ""
+
+
+def _often(each: xr.Dataset) -> Any:
+    """The share of circuits with each edge, the larger one of the usual choices and of all at once."""
+    from mnemoscope.analyses.discovery.stability import ALL, PROMPTS
+
+    return each.share.sel(change=[PROMPTS, ALL]).mean("seed").max("change").fillna(0).values
 
 
 def _most_shared(each: xr.Dataset) -> list[int]:
     """Numbers of the edges in most circuits of the usual choices and of all at once, in the order of the model."""
     import numpy as np
 
-    from mnemoscope.analyses.discovery.stability import ALL, PROMPTS
-
-    often = each.share.sel(change=[PROMPTS, ALL]).mean("seed").max("change").fillna(0).values
+    often = _often(each)
     return sorted(int(i) for i in np.argsort(-often, kind="stable")[:MOST] if often[i])
 
 
 def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
     """For every skill: overlap after each change, and shares of edges, both with what chance gives."""
-    dots = "dots are seeds, bars their mean"
     pictures = []
     for skill, each in name_by_skill(PART, measured.results).items():
+        dots = "dots are seeds, bars their mean, grey" if each.sizes["seed"] > 1 else "grey"
         if not bool(each.jaccard.notnull().any()):
             continue
         pictures.append(
-            (f"{skill}: overlap of circuits after each change; {dots}, grey 95 % of random ones.", overlap_figure(each))
+            (f"{skill}: overlap of circuits after each change; {dots} 95 % of random ones.", overlap_figure(each))
         )
         pictures.append(
-            (f"{skill}: share of circuits that have an edge; {dots}, grey what chance gives.", share_figure(each))
+            (f"{skill}: share of circuits that have an edge; {dots} what chance gives.", share_figure(each))
         )
     return pictures
 

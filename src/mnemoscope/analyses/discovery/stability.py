@@ -181,7 +181,10 @@ def circuit_stability(
     stream = np.random.default_rng(stream_seed(seed, "choices"))
     joint = [replace(every[i], factor=ALL, level="") for i in stream.integers(len(every), size=len(pairs))]
     plan = [[usual, *changes, at_once] for at_once in joint]
-    _check_time(ground, [choice for each in plan for choice in each], searches)
+    distinct = [
+        choice for each in plan for choice in {tuple(choice.words.values()): choice for choice in each}.values()
+    ]
+    _check_time(ground, distinct, searches)
     circuits = np.stack(
         [
             _find(ground, {name: each[draw] for name, each in (asked | compared).items()}, choices, searches)
@@ -265,7 +268,7 @@ def _check_time(ground: Setting, choices: Sequence[Choice], searches: Mapping[st
 def _find(
     ground: Setting, pairs: Mapping[str, PromptPairs], choices: Sequence[Choice], searches: Mapping[str, CircuitSearch]
 ) -> Bool[np.ndarray, "choice edge"]:
-    """The circuit of every choice on one draw; empty where none is found. Settings and rankings are made once."""
+    """The circuit of every choice on one draw; empty where none is found. What choices share is made once."""
     settings: dict[tuple[str, str, str], Setting] = {}
     groups: dict[tuple[Setting, str], list[int]] = {}
     for number, choice in enumerate(choices):
@@ -276,7 +279,8 @@ def _find(
         groups.setdefault((settings[kind], choice.search), []).append(number)
     found = np.zeros((len(choices), len(ground.edges)), dtype=bool)
     for (setting, search), members in groups.items():
-        found[members] = searches[search].find(setting, [choices[number].target for number in members])
+        targets, which = np.unique([choices[number].target for number in members], return_inverse=True)
+        found[members] = searches[search].find(setting, targets.tolist())[which]
     return found
 
 

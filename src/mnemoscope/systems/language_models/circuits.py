@@ -2,13 +2,7 @@
 
 import mnemoscope as ms
 from mnemoscope.methods import KNOWN_CIRCUITS, OpenQuestion
-from mnemoscope.systems.language_models.prompts import givers
-
-
-def name_pairs(model: ms.HookedModel, n: int, seed: int) -> ms.PromptPairs:
-    """Stories in which one name occurs twice, and the same stories with the other name twice."""
-    return givers(model, n=n, seed=seed)
-
+from mnemoscope.systems.language_models.families import name_pairs
 
 KNOWN_CIRCUITS.add(
     "smollm2-names",
