@@ -40,7 +40,8 @@ def effect_sizes(entries: Mapping[str, Entry]) -> xr.Dataset:
         `variance` of the distance. NaN where a number is not on record, the margin is 0, or replicates do not differ.
 
     >>> entries = ms.registry.read_registry()
-    >>> float(ms.registry.effect_sizes(entries).share.sel(claim="mnemo:tiny-recall/T3@1"))
+    >>> chosen = {id: entry for id, entry in entries.items() if entry.short_id == "T3"}
+    >>> ms.registry.effect_sizes(chosen).share.item()
     0.875
     """
     rows = [_row(entry) for entry in entries.values() if entry.verdict is not None]
@@ -63,8 +64,9 @@ def what_replicates(entries: Mapping[str, Entry], by: Literal["kind", "system", 
         for fewer than three; `median_distance` is their median, which one claim without spread hardly moves.
 
     >>> entries = ms.registry.read_registry()
-    >>> int(ms.registry.what_replicates(entries).n_judged.sum())
-    107
+    >>> chosen = {id: entry for id, entry in entries.items() if entry.short_id in ("T13", "T14")}
+    >>> ms.registry.what_replicates(chosen).n_decided.item()
+    2
     """
     sizes = effect_sizes(entries)
     groups = sorted(set(sizes[by].to_numpy().tolist()) - {""})
