@@ -16,7 +16,7 @@ APART := not slow and not installed and not lm and not lines and not golden
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-full test-thorough test-all test-claims test-bench test-lm test-lines test-golden test-installed golden lm lint lint-quick lint-js format reproduce zoo wheels docs notebooks bench clean
+.PHONY: help test test-full test-thorough test-all test-claims test-bench test-lm test-lines test-golden test-installed golden lm lint lint-quick lint-js format reproduce zoo wheels docs notebooks bench replications clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -99,9 +99,12 @@ notebooks: .venv/.installed-docs .venv/.installed-dev ## run the tutorials and w
 bench: .venv/.installed ## speed and memory against the aims; ARGS="--quick" for a short version
 	$(BIN)/python benchmarks/bench.py $(ARGS)
 
+replications: .venv/.installed ## measure headline claims again with independent code: 5 minutes; ARGS="T14 K2" for some
+	$(BIN)/python replications/run.py $(ARGS)
+
 clean: ## remove caches and built pages; .venv, runs and reports stay
 	rm -rf build dist docs/_build docs/api docs/jupyter_execute .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks replications docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp says what is installed. The two with extras hold the package too, so they count as the first one.
 

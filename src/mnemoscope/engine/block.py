@@ -18,13 +18,14 @@ from functools import cached_property
 from typing import Literal
 
 import torch
-from einops import einsum, repeat
+from einops import repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from mnemoscope.engine.changes import NO_CHANGES, Changes
 from mnemoscope.engine.pointwise import Mlp, Norm, apply_soft_cap, project, safe_softmax, softmax
+from mnemoscope.engine.relative_attention import attend_causally, relative_products
 
 Heads = Float[Tensor, "*rows _ _ d_head"]
 """Queries, keys or values by head and position."""
@@ -185,8 +186,8 @@ class Attention:
         assert (padding is None) == (self.masked is None)
         mask = visible_keys(queries, k.shape[-2], causal=self.causal, window=self.window, padding=padding)
         # The fused kernel shows neither scores nor pattern, so a run with hooks forms them step by step.
-        stepwise = self.linear or self.soft_cap or self.relative is not None
-        if self.fused and at is NO_CHANGES and self.mix == 1 and not stepwise:
+        stepwise = self.linear or self.soft_cap or self.mix != 1 or not self.fused or at is not NO_CHANGES
+        if not stepwise and self.relative is None:
             rows, grouped, scale = q.shape[:-3], q.shape[-3] != k.shape[-3], 1 / self.scale
             if len(rows) > 1:  # the kernel takes one axis of rows
                 q, k, v = (x.flatten(0, -4) for x in (q, k, v))
@@ -194,6 +195,11 @@ class Attention:
             return z.unflatten(0, rows) if len(rows) > 1 else z
         if q.shape[-3] != k.shape[-3]:
             k, v = (x.repeat_interleave(self.n_sharing, -3) for x in (k, v))
+        everywhere = self.causal and self.window is None and padding is None and q.shape == k.shape
+        if not stepwise and everywhere and self.relative is not None:
+            rows = q.shape[:-2]
+            q, k, v = (x.flatten(0, -3) for x in (q, k, v))
+            return attend_causally(q, k, v, self.relative, scale=self.scale).unflatten(0, rows)
         relative = None if self.relative is None else (self.relative, queries)
         scale = 1.0 if self.linear else self.scale
         scores = attention_scores(q, k, scale=scale, soft_cap=self.soft_cap, relative=relative)
@@ -262,14 +268,6 @@ def attention_scores(
         return apply_soft_cap(q @ k.mT + relative_products(q, *relative, k.shape[-2]), soft_cap)
     products = q @ k.mT
     return apply_soft_cap(products if scale == 1 else products / scale, soft_cap)
-
-
-def relative_products(
-    q: Heads, vectors: Float[Tensor, "n_ctx d_head"], queries: Int[Tensor, " query"], n_keys: int
-) -> Float[Tensor, "*rows _ query key"]:
-    """Products of queries, at these positions, with the vector of each key's distance; of later keys with the first."""
-    distance = (queries[:, None] - torch.arange(n_keys, device=queries.device)).clamp(min=0)
-    return einsum(q, F.embedding(distance, vectors), "... query width, query key width -> ... query key")
 
 
 def hide_keys(

@@ -29,7 +29,8 @@ from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, masked_token
-from mnemoscope.engine.block import hide_keys, mix_pattern, relative_products, visible_keys
+from mnemoscope.engine.block import hide_keys, mix_pattern, visible_keys
+from mnemoscope.engine.relative_attention import relative_products
 from mnemoscope.models.lens import HookedTransformer
 
 LINEAR = "linear_attention"

@@ -14,8 +14,8 @@ from einops import einsum
 from torch import Tensor
 
 from mnemoscope.core.protocols import attention_mix, has_linear_attention
-from mnemoscope.engine.block import relative_products
 from mnemoscope.engine.pointwise import ACTIVATIONS
+from mnemoscope.engine.relative_attention import relative_products
 from mnemoscope.hookcheck.law import Family
 from mnemoscope.hookcheck.laws.reach import NORMALIZED, visible
 from mnemoscope.hookcheck.mutants import always, shows

@@ -1,4 +1,4 @@
-"""In-context bigrams, the birth of an induction head, and noisy recall: claims B1 to B13, M1 to M3, N1, N2.
+"""In-context bigrams, the birth of an induction head, and noisy recall: claims B1 to B14, M1 to M3, N1, N2.
 
 - Data: `markov`, tables of character bigrams and many chains at once; `triggers`, the base of both `tasks`;
   `output_exchange`, their minimal pairs; `data`, the counts of tiny Shakespeare.

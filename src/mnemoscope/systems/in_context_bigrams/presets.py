@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mnemoscope import PRESETS, SYSTEMS, Freeze, ModelSpec, Preset, Recipe, System, Task, TrainingSet
+from mnemoscope.core import Clamp
 from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams, NoisyRecall
 
 FREE_AT = 300
@@ -118,6 +119,13 @@ _BIRTH = {
 for _name, _preset in _BIRTH.items():
     PRESETS.add(_name, _preset)
 
+HELD: dict[str, tuple[tuple[str, Any], ...]] = {
+    "perfect output": (("recipe.clamps", (Clamp(ideal="perfect-output"),)),),
+    "perfect previous": (("recipe.clamps", (Clamp(place="L0H0 pattern", pattern="previous token"),)),),
+}
+"""Changes of `memories` that hold W_O^2, or the attention of layer 0, at its ideal form from the first step."""
+HELD_SEEDS = 64
+"""The first seed of these, and of `memories` beside them; smaller ones were looked at."""
 _STAGED = ("memories", "memories-keys-late", "memories-output-late")
 _SHIPPED = (
     _part("quick", 16, 16, (name for name in _BIRTH if name not in _STAGED)),
@@ -125,6 +133,11 @@ _SHIPPED = (
     _part("quick", 32, 16, _STAGED),
     _part("sgd", 32, 16, (*_STAGED, "memories-all", "memories-all-bigram")),
     replace(_part("sgd", 32, 16, ("memories",), **{"task.n_triggers": 20}), called="20-triggers"),
+    replace(_part("sgd", HELD_SEEDS, 16, ("memories",)), packed=False),
+    *(
+        replace(_part("sgd", HELD_SEEDS, 16, ("memories",), **dict(held)), called=name.replace(" ", "-"), packed=False)
+        for name, held in HELD.items()
+    ),
 )
 SYSTEMS.add("birth", plan("in-context bigrams: the formation of an induction head", _BIRTH, *_SHIPPED))
 

@@ -30,12 +30,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope import TASKS, Batch, InputError
+from mnemoscope import TASKS, Batch, InputError, Site
 from mnemoscope import generator as stream
-from mnemoscope.core import in_range, one_of
+from mnemoscope.core import IdealPart, in_range, one_of
 from mnemoscope.systems.in_context_bigrams.ideal_learner import HiddenTriggers, global_bigram
 from mnemoscope.systems.in_context_bigrams.markov import MAX_SYMBOLS, NEWLINE, Bigrams, Counts, bigrams, stationary
 from mnemoscope.systems.in_context_bigrams.triggers import SPLITS, TriggerTask
+
+FLOOR = 1e-6
+"""Added to the attention before its logarithm is taken, where the output is perfect."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +149,17 @@ class InContextBigrams(TriggerTask):
             held = self.may_be_output("test").to(allowed.device)
             allowed = allowed & (held == held[batch.known["outputs"]][..., None])
         return allowed
+
+    def ideal_parts(self) -> dict[str, IdealPart]:
+        """A perfect W_O^2: each position gives the logarithm of its attention in layer 1 to every token."""
+
+        def copied(inputs: Int[Tensor, "batch pos"], pattern: Float[Tensor, "batch query key"]) -> Tensor:
+            tokens = torch.arange(self.d_vocab, device=inputs.device)
+            return (pattern @ (inputs[..., None] == tokens).to(pattern.dtype) + FLOOR).log()
+
+        return {
+            "perfect-output": IdealPart(site="logits", value=copied, reads=(Site(kind="pattern", layer=1, head=0),))
+        }
 
     def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
         """Minimal pairs of the kind `exchange_output`, as for every task with triggers.

@@ -1,1 +1,1 @@
-"""Claims B1 to B13, M1 to M3, N1 and N2."""
+"""Claims B1 to B14, M1 to M3, N1 and N2."""

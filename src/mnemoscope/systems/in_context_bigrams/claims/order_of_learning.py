@@ -22,6 +22,7 @@ from mnemoscope.systems.in_context_bigrams.analyses.evaluation import fixed_trig
 from mnemoscope.systems.in_context_bigrams.analyses.memories import LEAST
 from mnemoscope.systems.in_context_bigrams.analyses.trajectory import N_MATCHED, ONSET_THRESHOLD, onset, tracked
 from mnemoscope.systems.in_context_bigrams.claim_parts import MATRICES_FOLLOWED, MEMORY_SEEDS, NEVER, SGD, TEXTS, birth
+from mnemoscope.systems.in_context_bigrams.presets import HELD_SEEDS
 
 MEMORIES = {
     "output": "copied_token",
@@ -148,6 +149,7 @@ _B5 = birth(
     source="Bietti et al. 2023, Birth of a Transformer, as presented",
     units=JOINT,
     first_seed=MEMORY_SEEDS,
+    last_seed=HELD_SEEDS - 1,
     measure=order,
     explanation=TEXTS.explain("B5"),
     gate=Gate(statement="recalls half of the tokens or more from W_O^2 at some step", at_least=0.5),

@@ -22,6 +22,7 @@ from mnemoscope.systems.in_context_bigrams.analyses.memories import (
 from mnemoscope.systems.in_context_bigrams.analyses.trajectory import tracked
 from mnemoscope.systems.in_context_bigrams.claim_parts import MEMORY_SEEDS, SGD, TEXTS, birth
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
+from mnemoscope.systems.in_context_bigrams.presets import HELD_SEEDS
 from mnemoscope.systems.in_context_bigrams.tasks import InContextBigrams
 
 TASK = InContextBigrams(length=128, triggers="fixed")
@@ -132,6 +133,7 @@ _B4 = birth(
     gate=LEARNED,
     source="Bietti et al. 2023, Birth of a Transformer",
     first_seed=MEMORY_SEEDS,
+    last_seed=HELD_SEEDS - 1,
     parts=tuple(most(name, "above", RECALLED, "recall") for name in MEMORIES),
     factors={"over": ("queries",), "recipe": ("quick",)},
     controls=controls(positive=(_all_three, _early_only), negative=(_no_match, _no_previous, _at_margin, _untrained)),
