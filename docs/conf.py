@@ -37,6 +37,7 @@ exclude_patterns = ["_build", "jupyter_execute", "examples", "notebooks"]
 html_theme = "furo"
 html_title = "mnemoscope"
 html_static_path = ["_static"]
+html_extra_path = ["../src/mnemoscope/registry/published"]  # the schema of entries, at its address
 html_css_files = ["pages.css"]
 html_copy_source = False
 html_show_copyright = False

@@ -27,6 +27,8 @@ WITHOUT |= {
     "claims verify",
     "dev entries",
     "claims export",
+    "claims import",
+    "claims validate",
     "train",
     "dev zoo",
 }

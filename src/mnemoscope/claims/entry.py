@@ -1,7 +1,7 @@
 """An entry of the registry: one claim with its source, all that was fixed beforehand, and every verdict.
 
 Entries are plain JSON with a schema (`json_schema`), so that they are read, cited and edited without this library. Ids
-are global: `mnemo:tiny-recall/T14@2` is version 2 of claim T14 of a system of package `mnemo`. Those of a package lie
+are global: `mnemo:my-system/T14@2` is version 2 of claim T14 of a system of package `mnemo`. Those of a package lie
 in its folder `registry`, one file a claim.
 """
 
@@ -67,7 +67,7 @@ class Source(_Part):
 
 
 class Criterion(_Part):
-    """What one effect has to do, and over how many replicates."""
+    """The requirement on one effect, and over how many replicates it must be met."""
 
     name: str
     words: str = ""
@@ -137,7 +137,7 @@ class EarlierForm(_Part):
 
 
 class Registration(_Part):
-    """What shows when a claim was fixed. `digest` is that of the registration, `code` has digests of functions."""
+    """Evidence of when a claim was fixed. `digest` is that of the registration, `code` has digests of functions."""
 
     digest: str
     question: str

@@ -40,7 +40,8 @@ def effect_sizes(entries: Mapping[str, Entry]) -> xr.Dataset:
         `variance` of the distance. NaN where a number is not on record, the margin is 0, or replicates do not differ.
 
     >>> entries = ms.registry.read_registry()
-    >>> float(ms.registry.effect_sizes(entries).share.sel(claim="mnemo:tiny-recall/T3@1"))
+    >>> chosen = {id: entry for id, entry in entries.items() if entry.short_id == "T3"}
+    >>> ms.registry.effect_sizes(chosen).share.item()
     0.875
     """
     rows = [_row(entry) for entry in entries.values() if entry.verdict is not None]
@@ -60,11 +61,12 @@ def what_replicates(entries: Mapping[str, Entry], by: Literal["kind", "system", 
         Along `group`: `n_judged` claims with a verdict, `n_decided` of them and `n_supported`; `share_decided` and
         `share_judged` that are supported, with exact intervals `of_decided` and `of_judged` along `bound`. `distance`
         is the random-effects mean of the standardised distances of `n_pooled` claims, with `distance_interval`, and NaN
-        for fewer than three.
+        for fewer than three; `median_distance` is their median, which one claim without spread hardly moves.
 
     >>> entries = ms.registry.read_registry()
-    >>> int(ms.registry.what_replicates(entries).n_judged.sum())
-    103
+    >>> chosen = {id: entry for id, entry in entries.items() if entry.short_id in ("T13", "T14")}
+    >>> ms.registry.what_replicates(chosen).n_decided.item()
+    2
     """
     sizes = effect_sizes(entries)
     groups = sorted(set(sizes[by].to_numpy().tolist()) - {""})
@@ -88,11 +90,13 @@ def what_replicates(entries: Mapping[str, Entry], by: Literal["kind", "system", 
                 "of_judged": _bounds(share_interval(n_supported, n_judged)),
                 "n_pooled": known.sizes["claim"],
                 "distance": math.nan if pooled is None else pooled.mean,
+                "median_distance": math.nan if pooled is None else float(known.distance.median()),
                 "distance_interval": (math.nan, math.nan) if pooled is None else _bounds(pooled.interval),
             }
         )
     found = {}
-    for name in ("n_judged", "n_decided", "n_supported", "n_pooled", "share_decided", "share_judged", "distance"):
+    counts = ("n_judged", "n_decided", "n_supported", "n_pooled")
+    for name in (*counts, "share_decided", "share_judged", "distance", "median_distance"):
         found[name] = ("group", np.array([row[name] for row in rows]))
     for name in ("of_decided", "of_judged", "distance_interval"):
         found[name] = (("group", "bound"), np.array([row[name] for row in rows], dtype=float).reshape(-1, 2))

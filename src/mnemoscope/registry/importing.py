@@ -31,7 +31,7 @@ def with_verdict(entry: Entry, record: Mapping[str, Any], *, reason: str = "", r
         InputError: The trial was of another question, it has no verdict, or it takes the place of another outcome and
             there is no reason.
 
-    >>> entry = ms.registry.read_registry()["mnemo:tiny-recall/T14@1"]
+    >>> entry = next(iter(ms.registry.read_registry().values()))
     >>> ms.registry.with_verdict(entry, {"id": "T14", "outcome": "SUPPORTED", "n": 32})
     Traceback (most recent call last):
     mnemoscope.core.errors.InputError: the record of T14 does not say what was fixed; try the claim again

@@ -10,7 +10,7 @@ from mnemoscope.core.errors import InputError
 
 @check_arguments
 def read_registry(paths: Sequence[str | Path] | None = None) -> dict[str, Entry]:
-    """Entries by their ids, such as `mnemo:tiny-recall/T14@1`.
+    """Entries by their ids, such as `mnemo:my-system/T14@1`.
 
     Args:
         paths: Files of entries, and directories that hold some at any depth; None: those of all installed packages.
@@ -18,7 +18,9 @@ def read_registry(paths: Sequence[str | Path] | None = None) -> dict[str, Entry]
     Raises:
         InputError: A path does not exist, holds no entry, or an id occurs twice.
 
-    >>> ms.registry.read_registry()["mnemo:tiny-recall/T14@1"].verdict.outcome
+    >>> entries = ms.registry.read_registry()
+    >>> entry = next(entry for entry in entries.values() if entry.short_id == "T14")
+    >>> entry.verdict.outcome
     'REFUTED'
     """
     given = packaged_entries() if paths is None else ((file, read_entry(file)) for file in entry_files(paths))
