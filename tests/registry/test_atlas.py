@@ -309,7 +309,7 @@ addEventListener("load", () => setTimeout(() => {
 
 
 def opened(site: Path, place: Path, name: str, probe: str, width: int, *flags: str) -> dict:
-    """What a script of ours sees on a page of a copy of the site; the browser may complain of nothing."""
+    """The finding of a script of ours on a page of a copy of the site; the browser may complain of nothing."""
     shutil.copytree(site, place)
     with (place / "atlas.js").open("a") as script:
         script.write(probe)

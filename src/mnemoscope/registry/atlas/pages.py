@@ -64,7 +64,7 @@ def pages(entries: Sequence[Entry], library: str) -> dict[str, str]:
 
 
 class _Site:
-    """What all pages share."""
+    """The values that all pages share."""
 
     def __init__(self, entries: Sequence[Entry], library: str):
         self._common = {"places": PLACES, "library": library, "n_entries": len(entries)}
