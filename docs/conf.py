@@ -22,7 +22,6 @@ from sphinx.writers.html5 import HTML5Translator
 import mnemoscope
 from mnemoscope.core.renamed import OLD_NAMES, short_name
 from mnemoscope.hookcheck.laws import LAWS
-from mnemoscope.registry.atlas.reading import read_entries
 from mnemoscope.registry.atlas.site import write_atlas
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -251,7 +250,7 @@ def _check_search(app: Sphinx, error: Exception | None) -> None:
 def _write_atlas(app: Sphinx, error: Exception | None) -> None:
     """The atlas of the claims of this package, which the pages link to, in `atlas` beside them."""
     if error is None and app.builder.name == "html":
-        write_atlas(read_entries(()), Path(app.outdir) / "atlas", release)
+        write_atlas([*mnemoscope.registry.read_registry().values()], Path(app.outdir) / "atlas", release)
 
 
 def setup(app: Sphinx) -> None:

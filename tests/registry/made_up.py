@@ -1,6 +1,6 @@
 """A small registry: entries of every outcome, kind and standing."""
 
-from mnemoscope.registry.entry import (
+from mnemoscope.claims.entry import (
     Configuration,
     Control,
     Criterion,
@@ -36,7 +36,7 @@ def entry(
         "statement": f"Head 1 of {short_id} attends to the previous token.",
         "source": Source(text="Doe et al. 2023, section 4", paper=PAPER, place="Figure 3"),
         "kind": "attention pattern",
-        "methods": ("attention", "mean ablation"),
+        "methods": ("attention reading", "ablation"),
         "configurations": (Configuration(name="v3", preset="v3", recipe="published", digest="ab" * 8),),
         "replicate": "seed",
         "n_replicates": 16,
@@ -87,6 +87,8 @@ def registry() -> list[Entry]:
         unit="share",
         p=0.0001,
         error_rate=0.025,
+        sd=0.1,
+        deciding="effect",
         parts=(found,),
         rivals={"T1-rival": "REFUTED"},
         confirmed=True,
@@ -121,11 +123,7 @@ def registry() -> list[Entry]:
         entry(
             "T2",
             kind="ablation",
-            verdicts=(
-                verdict(
-                    "REFUTED", 0, parts=(PartFinding(name="effect", effect=-9.0, effect_interval=(None, -8.0), sd=0.5),)
-                ),
-            ),
+            verdicts=(verdict("REFUTED", 0, effect=-9.0, effect_interval=(None, -8.0), sd=0.5),),
         ),
         entry(
             "T10", kind="ablation", joined="any", criteria=(*entry().criteria, below), verdicts=(verdict("MIXED", 9),)

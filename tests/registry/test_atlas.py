@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
+from mnemoscope.claims.entry import Entry, entry_text
 from mnemoscope.cli import main
 from mnemoscope.core.errors import InputError
 from mnemoscope.registry.atlas.cite import cite_registry, cite_verdict
@@ -17,7 +18,6 @@ from mnemoscope.registry.atlas.forest import forest
 from mnemoscope.registry.atlas.rates import exact_interval, group_rates, position_of, rates
 from mnemoscope.registry.atlas.site import LIST, write_atlas
 from mnemoscope.registry.atlas.words import command_of
-from mnemoscope.registry.entry import Entry, entry_text
 from tests.registry.made_up import PAPER, entry, registry, verdict
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -109,7 +109,7 @@ def test_filters_offer_what_claims_have_and_nothing_else(site):
     assert {value for claim in page.claims for value in claim["outcome"]} == {
         "SUPPORTED", "REFUTED", "MIXED", "INCONCLUSIVE", "NOT_APPLICABLE", "NOT_TRIED"
     }  # fmt: skip
-    assert {value for claim in page.claims for value in claim["method"]} == {"attention", "mean ablation"}
+    assert {value for claim in page.claims for value in claim["method"]} == {"attention reading", "ablation"}
 
 
 def test_text_of_an_entry_is_text(site):
@@ -248,8 +248,8 @@ def test_the_command_writes_the_site(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["empty"], "empty holds no entries; name a directory"),
-        (["nowhere"], "nowhere does not exist; name a directory"),
+        (["empty"], "empty holds no entries"),
+        (["nowhere"], "nowhere does not exist"),
         (["damaged"], "damaged/T1.json"),
         (["entries", "--out", "empty/file.txt/below"], "file.txt is a file"),
         (["entries", "--out", "entries"], "--out entries holds files and is no atlas"),

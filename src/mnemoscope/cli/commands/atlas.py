@@ -31,12 +31,11 @@ def run(options: Atlas) -> None:
     import mnemoscope as ms
     from mnemoscope.cli.output import console
     from mnemoscope.core.errors import pluralise
-    from mnemoscope.registry.atlas.reading import read_entries
     from mnemoscope.registry.atlas.site import listed_files, write_atlas
 
     check_out(options.out, is_file=False)
     listed_files(options.out)
-    entries = read_entries(options.registries)
+    entries = [*ms.registry.read_registry(options.registries or None).values()]
     written = write_atlas(entries, options.out, ms.__version__)
     n_papers = sum(name.startswith("papers/") for name in written)
     console.print(

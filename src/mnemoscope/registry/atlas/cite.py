@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from mnemoscope.registry.atlas.words import OWN_PACKAGE, outcome_words, package_of, version_of
-from mnemoscope.registry.entry import Dated, Entry
+from mnemoscope.claims.entry import Dated, Entry
+from mnemoscope.registry.atlas.words import OWN_PACKAGE, outcome_words, package_of
 
 AUTHOR = "the mnemoscope developers"
 _SPECIAL = {
@@ -36,7 +36,7 @@ def cite_verdict(entry: Entry, library: str) -> str:
         notes.append(f"a claim of “{paper.title}”{by}{f' ({paper.year})' if paper.year else ''}")
     return _entry(
         "misc",
-        f"{package_of(entry)}-{entry.system}-{entry.short_id}-v{version_of(entry)}",
+        f"{package_of(entry)}-{entry.system}-{entry.short_id}-v{entry.version}",
         [
             *_author(package_of(entry)),
             ("title", title),

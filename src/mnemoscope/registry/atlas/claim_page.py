@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from mnemoscope.claims.entry import Entry
 from mnemoscope.registry.atlas import words
 from mnemoscope.registry.atlas.cite import cite_verdict
 from mnemoscope.registry.atlas.pieces import badge, claim_file, data_file, numbers, paper_file, paper_links, place_link
 from mnemoscope.registry.atlas.rates import share_of
-from mnemoscope.registry.entry import Entry
 
 
 def claim_values(entry: Entry, library: str) -> dict[str, Any]:
@@ -30,6 +30,8 @@ def claim_values(entry: Entry, library: str) -> dict[str, Any]:
         "paper": {"text": paper.title, "href": root + paper_file(paper.key)} if paper else None,
         "links": paper_links(paper) if paper else [],
         "data": data_file(entry).rpartition("/")[2],
+        "kind": words.kind_of(entry),
+        "earlier": registration.superseded,
         "verdict": verdict,
         "badge": badge(words.outcome_of(entry)),
         **numbers(entry),
@@ -47,7 +49,9 @@ def claim_values(entry: Entry, library: str) -> dict[str, Any]:
         ],
         "report": place_link(verdict.report if verdict else ""),
         "terms": words.fixed_terms(entry),
-        "controls": [[each.name, each.kind, str(each.n), f"{each.tolerated:g}"] for each in entry.controls],
+        "controls": [
+            [each.name, each.kind, each.expected, str(each.n), f"{each.tolerated:g}"] for each in entry.controls
+        ],
         "rivals": [
             [
                 each.id,

@@ -8,9 +8,9 @@ replicates; a line marks the margin, and claims whose effects were not kept have
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mnemoscope.claims.entry import Entry
 from mnemoscope.registry.atlas.rates import position_of
 from mnemoscope.registry.atlas.words import outcome_of, outcome_words
-from mnemoscope.registry.entry import Entry
 from mnemoscope.report.rulings.differences import format_number
 from mnemoscope.report.rulings.phrases import SIGNS
 

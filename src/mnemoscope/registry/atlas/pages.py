@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from mnemoscope.claims.entry import Entry, Paper, entry_text
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.html import render
 from mnemoscope.registry.atlas import words
@@ -13,7 +14,6 @@ from mnemoscope.registry.atlas.claim_page import claim_values
 from mnemoscope.registry.atlas.forest import DISTANCE, FARTHEST, SHARE, WIDTH, forest
 from mnemoscope.registry.atlas.pieces import badge, claim_file, data_file, numbers, paper_file, paper_links
 from mnemoscope.registry.atlas.rates import DECIDED, Rates, group_rates, rates
-from mnemoscope.registry.entry import Entry, Paper, entry_text
 from mnemoscope.report.rulings.phrases import MEANINGS
 
 TEMPLATES = "registry/atlas/templates/"
@@ -93,7 +93,7 @@ def _line(entry: Entry) -> dict[str, Any]:
         "file": claim_file(entry),
         "system": entry.system,
         "paper": _paper_key(entry),
-        "kind": entry.kind,
+        "kind": words.kind_of(entry),
         "methods": entry.methods,
         "statement": entry.statement,
         "headline": entry.headline,
@@ -108,7 +108,7 @@ def _index(entries: Sequence[Entry], papers: Mapping[str, Paper]) -> dict[str, A
     fields: dict[str, Callable[[Entry], Iterable[str]]] = {
         "paper": lambda entry: [_paper_key(entry)],
         "system": lambda entry: [entry.system],
-        "kind": lambda entry: [entry.kind],
+        "kind": lambda entry: [words.kind_of(entry)],
         "outcome": lambda entry: [words.outcome_of(entry)],
         "method": lambda entry: entry.methods,
     }
@@ -127,7 +127,7 @@ def _index(entries: Sequence[Entry], papers: Mapping[str, Paper]) -> dict[str, A
 def _replicates(entries: Sequence[Entry], papers: Mapping[str, Paper]) -> dict[str, Any]:
     paper_names = {key: _paper_name(paper) for key, paper in papers.items()}
     by: dict[str, Callable[[Entry], str]] = {
-        "kind": lambda entry: entry.kind,
+        "kind": words.kind_of,
         "system": lambda entry: entry.system,
         "paper": _paper_key,
     }
@@ -136,7 +136,7 @@ def _replicates(entries: Sequence[Entry], papers: Mapping[str, Paper]) -> dict[s
         for name, group_of in by.items()
     ]
     kinds = [each.name for each in group_rates(entries, by["kind"])]
-    forests = [(kind, forest([e for e in entries if e.kind == kind], claim_file)) for kind in kinds]
+    forests = [(kind, forest([e for e in entries if words.kind_of(e) == kind], claim_file)) for kind in kinds]
     return {
         "badges": [*map(badge, DECIDED)],
         "all": [_group(rates("all claims", entries), "", "all")],

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from urllib.parse import quote
 
+from mnemoscope.claims.entry import Entry, Paper
 from mnemoscope.registry.atlas import words
 from mnemoscope.registry.atlas.rates import share_of
-from mnemoscope.registry.entry import Entry, Paper
 from mnemoscope.report.rulings.phrases import SIGNS
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
+from mnemoscope.claims.entry import Bounds, Criterion, Entry, Outcome, Verdict
 from mnemoscope.registry.atlas.words import outcome_of
-from mnemoscope.registry.entry import Bounds, Criterion, Entry, Outcome, Verdict
 
 DECIDED = tuple(outcome for outcome in get_args(Outcome) if outcome != "NOT_APPLICABLE")
 """The outcomes that are counted: each is a verdict."""
@@ -95,27 +95,25 @@ def share_of(verdict: Verdict) -> tuple[float | None, Bounds]:
 
 def _distance(entry: Entry) -> tuple[float, float, float] | None:
     """(effect - margin) / sd of the part that decides, in the direction of the claim, and both ends of its interval."""
-    criteria, verdict = {part.name: part for part in entry.criteria}, entry.verdict
+    verdict = entry.verdict
     assert verdict is not None
-    for found in verdict.parts:
-        part = criteria.get(found.name)
-        decides = len(verdict.parts) == 1 or found.effect == verdict.effect
-        if not decides or part is None or found.effect is None or not found.sd:
-            continue
-        low, high = found.effect_interval or (found.effect, found.effect)
-        ends = (-math.inf if low is None else low, math.inf if high is None else high)
-        between = (0.0,) if str(part.direction) == "within" and ends[0] < 0 < ends[1] else ()
-        first, *others = (_cleared_by(value, part) / found.sd for value in (found.effect, *ends, *between))
-        return first, min(others), max(others)
-    return None
+    name = verdict.deciding or (entry.criteria[0].name if len(entry.criteria) == 1 else "")
+    part = next((each for each in entry.criteria if each.name == name), None)
+    if part is None or verdict.effect is None or not verdict.sd:
+        return None
+    low, high = verdict.effect_interval or (verdict.effect, verdict.effect)
+    ends = (-math.inf if low is None else low, math.inf if high is None else high)
+    between = (0.0,) if part.direction == "within" and ends[0] < 0 < ends[1] else ()
+    first, *others = (_cleared_by(value, part) / verdict.sd for value in (verdict.effect, *ends, *between))
+    return first, min(others), max(others)
 
 
 def _cleared_by(value: float, part: Criterion) -> float:
     """The distance by which an effect clears its margin, negative where it misses it."""
-    match str(part.direction):
+    match part.direction:
         case "above":
             return value - part.margin
         case "below":
             return part.margin - value
-        case _:  # within the margin on either side of 0
+        case "within":  # the margin on either side of 0
             return part.margin - abs(value)

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from mnemoscope.claims.entry import Entry
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.files import write_atomically
 from mnemoscope.registry.atlas.pages import pages
 from mnemoscope.registry.atlas.pieces import claim_file
-from mnemoscope.registry.entry import Entry
 
 LIST = "atlas.json"
 _MADE_BY = "mnemoscope atlas"

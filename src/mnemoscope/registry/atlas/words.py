@@ -3,13 +3,15 @@
 import shlex
 from collections.abc import Iterable
 
+from mnemoscope.claims.entry import Bounds, Criterion, Dated, Entry, Rival, Verdict
 from mnemoscope.core.errors import format_ranges, pluralise
-from mnemoscope.registry.entry import Bounds, Criterion, Dated, Entry, Rival, Verdict
 from mnemoscope.report.rulings.differences import format_number, interval_text, outcome_text
 from mnemoscope.report.rulings.phrases import FAILS, GATES, HOLDS, NO_VERDICT, OPPOSITE, PROMPTS
 
 NOT_TRIED = "NOT_TRIED"
 """In the place of the outcome of a claim without a verdict that counts."""
+NO_KIND = "no kind named"
+"""In the place of the kind of a claim that nobody has sorted yet."""
 OWN_PACKAGE = "mnemo"
 """Package of the claims that come with this library."""
 PACKAGED_MODELS = {"SmolLM2-135M": "smollm2"}
@@ -22,9 +24,9 @@ def package_of(entry: Entry) -> str:
     return entry.id.partition(":")[0]
 
 
-def version_of(entry: Entry) -> int:
-    """The version of a claim: the id after the @."""
-    return int(entry.id.rpartition("@")[2])
+def kind_of(entry: Entry) -> str:
+    """The kind of a claim, in words where nobody has named one."""
+    return entry.kind or NO_KIND
 
 
 def outcome_of(entry: Entry) -> str:
@@ -130,6 +132,7 @@ def fixed_terms(entry: Entry) -> list[tuple[str, str]]:
         ("prompts", PROMPTS[entry.prompts].format(what=what) if entry.prompts in PROMPTS else entry.prompts),
         ("methods", ", ".join(entry.methods)),
         ("varied", "; ".join(f"{name}: {', '.join(values)}" for name, values in entry.factors.items())),
+        ("notes", entry.notes),
     ]
     return [(term, text) for term, text in terms if text]
 
