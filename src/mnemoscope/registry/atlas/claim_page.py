@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mnemoscope.claims.entry import Entry
+from mnemoscope.claims.entry import Entry, Verdict
 from mnemoscope.registry.atlas import words
 from mnemoscope.registry.atlas.cite import cite_verdict
 from mnemoscope.registry.atlas.pieces import badge, claim_file, data_file, numbers, paper_file, paper_links, place_link
@@ -36,7 +36,7 @@ def claim_values(entry: Entry, library: str) -> dict[str, Any]:
         "badge": badge(words.outcome_of(entry)),
         **numbers(entry),
         "counted": "" if verdict is None else words.counted(verdict, entry.replicate),
-        "confirmed": "" if verdict is None else _standing_of_verdict(entry),
+        "confirmation": "" if verdict is None else _confirmation(entry, verdict),
         "about": _about_verdict(entry),
         "parts": [
             [
@@ -56,7 +56,7 @@ def claim_values(entry: Entry, library: str) -> dict[str, Any]:
             [
                 each.id,
                 words.rival_text(entry, each),
-                badge(verdict.rivals[each.id]) if verdict and each.id in verdict.rivals else "",
+                badge(verdict.rivals[each.id]) if verdict and each.id in verdict.rivals else "–",
             ]
             for each in entry.rivals
         ],
@@ -70,10 +70,14 @@ def claim_values(entry: Entry, library: str) -> dict[str, Any]:
     }
 
 
-def _standing_of_verdict(entry: Entry) -> str:
-    verdict = entry.verdict
-    if verdict is not None and verdict.confirmed:
+def _confirmation(entry: Entry, verdict: Verdict) -> str:
+    """A sentence that says whether the verdict is confirmed or exploratory, and why."""
+    if verdict.confirmed:
         return "Confirmed: the claim was registered before its runs."
+    if entry.registration.standing == "before its runs":
+        return "The claim was registered before its runs; there is no confirmed decision."
+    if entry.registration.standing == "after its runs":
+        return "Exploratory: the claim was registered after its runs."
     return "Exploratory: nothing shows that the claim was registered before its runs."
 
 

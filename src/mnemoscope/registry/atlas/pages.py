@@ -131,9 +131,10 @@ def _replicates(entries: Sequence[Entry], papers: Mapping[str, Paper]) -> dict[s
         "system": lambda entry: entry.system,
         "paper": _paper_key,
     }
+    names = {"paper": paper_names}
     tables = [
-        (name, [_group(each, name, paper_names.get(each.name, each.name)) for each in group_rates(entries, group_of)])
-        for name, group_of in by.items()
+        (name, [_group(each, name, names.get(name, {}).get(each.name, each.name)) for each in group_rates(entries, of)])
+        for name, of in by.items()
     ]
     kinds = [each.name for each in group_rates(entries, by["kind"])]
     forests = [(kind, forest([e for e in entries if words.kind_of(e) == kind], claim_file)) for kind in kinds]
@@ -142,6 +143,7 @@ def _replicates(entries: Sequence[Entry], papers: Mapping[str, Paper]) -> dict[s
         "all": [_group(rates("all claims", entries), "", "all")],
         "tables": tables,
         "forests": [(kind, drawn) for kind, drawn in forests if drawn.lines],
+        "n_without": sum(drawn.n_without for _, drawn in forests),
         "scales": _scales(),
     }
 
