@@ -14,10 +14,11 @@ from mnemoscope.claims.entry import Entry, entry_text
 from mnemoscope.cli import main
 from mnemoscope.core.errors import InputError
 from mnemoscope.registry.atlas.cite import cite_registry, cite_verdict
-from mnemoscope.registry.atlas.forest import forest
-from mnemoscope.registry.atlas.rates import exact_interval, group_rates, position_of, rates
+from mnemoscope.registry.atlas.forest import DISTANCE, FARTHEST, SHARE, forest
+from mnemoscope.registry.atlas.rates import group_rates, rates
 from mnemoscope.registry.atlas.site import LIST, write_atlas
 from mnemoscope.registry.atlas.words import command_of
+from mnemoscope.registry.effects import effect_sizes
 from tests.registry.made_up import PAPER, entry, registry, verdict
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -183,25 +184,29 @@ def test_rates_have_exact_intervals_over_claims_with_a_verdict():
     assert (found.n, found.without) == (6, 2)
     assert found.counts == {"SUPPORTED": 2, "REFUTED": 2, "MIXED": 1, "INCONCLUSIVE": 1}
     assert sum(share for share, _, _ in found.shares.values()) == pytest.approx(1)
-    assert exact_interval(0, 16) == pytest.approx((0, 1 - 0.025 ** (1 / 16)))  # closed form at either end
-    assert exact_interval(16, 16) == pytest.approx((0.025 ** (1 / 16), 1))
+    four = rates("four", [entry(f"T{i}", verdicts=(verdict(),)) for i in range(4)])
+    assert four.shares["SUPPORTED"] == pytest.approx((1, 0.025 ** (1 / 4), 1))  # closed form at either end
+    assert four.shares["REFUTED"] == pytest.approx((0, 0, 1 - 0.025 ** (1 / 4)))
     kinds = group_rates(registry(), lambda each: str(each.kind))
     assert [each.name for each in kinds][:2] == ["attention pattern", "ablation"]
     assert sum(each.n + each.without for each in kinds) == len(registry())
 
 
-def test_the_picture_stands_an_effect_in_standard_deviations_from_its_margin():
-    first, second, *_ = registry()
-    found = position_of(first)
-    assert found is not None
-    assert found.distance == pytest.approx(((0.9 - 0.5) / 0.1, (0.8 - 0.5) / 0.1, (1 - 0.5) / 0.1))
-    below = position_of(second)
-    assert below is not None
-    assert below.distance == pytest.approx((-19, float("-inf"), -17))
-    drawn = forest(registry(), lambda each: each.id)
+def test_the_picture_has_the_common_scales_and_arrows_beyond_them():
+    sizes = effect_sizes({each.id: each for each in registry()})
+    drawn = forest(registry(), sizes, lambda each: each.id)
     assert [line.id for line in drawn.lines] == ["T1", "M1", "T10", "T3", "G1", "T2"]
     assert drawn.n_without == 4
-    assert [line.distance.beyond for line in drawn.lines if line.distance] == [0, -1]
+    first, last = drawn.lines[0], drawn.lines[-1]
+    assert first.distance is not None
+    (left, right), (one, other) = SHARE, DISTANCE
+    assert (first.share.at, first.share.high) == (right, right)
+    assert first.share.low == pytest.approx(left + (right - left) * 0.025 ** (1 / 16), abs=0.5)
+    expected = float(sizes.distance.sel(claim=first.href))  # near (.9 - .5) / .1
+    assert first.distance.at == pytest.approx((one + other) / 2 + (other - one) / 2 * expected / FARTHEST, abs=0.06)
+    assert first.distance.beyond == 0
+    assert last.distance is not None
+    assert (last.distance.beyond, last.distance.at) == (-1, one)
 
 
 def test_two_builds_are_equal_and_a_page_goes_with_its_entry(tmp_path):

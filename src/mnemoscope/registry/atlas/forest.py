@@ -8,9 +8,11 @@ replicates; a line marks the margin, and claims whose effects were not kept have
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import xarray as xr
+
 from mnemoscope.claims.entry import Entry
-from mnemoscope.registry.atlas.rates import position_of
-from mnemoscope.registry.atlas.words import outcome_of, outcome_words
+from mnemoscope.registry.atlas.words import outcome_words
 from mnemoscope.report.rulings.differences import format_number
 from mnemoscope.report.rulings.phrases import SIGNS
 
@@ -57,16 +59,26 @@ class Forest:
     """Claims in it that have no mark on the right scale."""
 
 
-def forest(entries: Sequence[Entry], href_of: Callable[[Entry], str]) -> Forest:
-    """The claims that have a verdict on some replicate, the largest share first."""
-    placed = [(entry, found) for entry in entries if (found := position_of(entry)) is not None]
-    placed.sort(key=lambda pair: (-pair[1].share[0], -(pair[1].distance or (0.0,))[0], pair[0].id))
+def forest(entries: Sequence[Entry], sizes: xr.Dataset, href_of: Callable[[Entry], str]) -> Forest:
+    """The claims that have a verdict on some replicate, the largest share first.
+
+    Args:
+        entries: Claims.
+        sizes: Their effects on common scales, from `effect_sizes`.
+        href_of: The page of a claim.
+    """
+    found = {entry.id: sizes.sel(claim=entry.id) for entry in entries if entry.verdict is not None and entry.verdict.n}
+    placed = [(entry, found[entry.id]) for entry in entries if entry.id in found]
+    placed.sort(key=lambda pair: (-float(pair[1].share), -np.nan_to_num(float(pair[1].distance)), pair[0].id))
     lines = []
-    for i, (entry, found) in enumerate(placed):
-        outcome = outcome_of(entry)
-        words = f"{entry.short_id}: {entry.statement} {outcome_words(outcome)}; share {_text(found.share)}"
-        if found.distance is not None:
-            words += f"; from the margin {_text(found.distance)} standard deviations"
+    for i, (entry, size) in enumerate(placed):
+        outcome = str(size.outcome.item())
+        share = float(size.share), *map(float, size.share_interval.values)
+        distance = float(size.distance), *map(float, size.distance_interval.values)
+        has_distance = bool(np.isfinite(distance[0]))
+        words = f"{entry.short_id}: {entry.statement} {outcome_words(outcome)}; share {_text(share)}"
+        if has_distance:
+            words += f"; from the margin {_text(distance)} standard deviations"
         lines.append(
             Line(
                 y=TOP + ROW * (i + 0.5),
@@ -75,20 +87,20 @@ def forest(entries: Sequence[Entry], href_of: Callable[[Entry], str]) -> Forest:
                 sign=SIGNS[outcome],  # pyright: ignore[reportArgumentType]
                 outcome=outcome,
                 words=words,
-                share=_mark(found.share, SHARE, 0.0, 1.0),
-                distance=None if found.distance is None else _mark(found.distance, DISTANCE, -FARTHEST, FARTHEST),
+                share=_mark(share, SHARE, 0.0, 1.0),
+                distance=_mark(distance, DISTANCE, -FARTHEST, FARTHEST) if has_distance else None,
             )
         )
     without = sum(line.distance is None for line in lines)
     return Forest(lines=tuple(lines), height=round(TOP + ROW * len(lines) + 6), n_without=without)
 
 
-def _text(values: tuple[float, float, float]) -> str:
+def _text(values: tuple[float, ...]) -> str:
     at, low, high = (format_number(value, ".2f") for value in values)
     return f"{at} [{low}, {high}]"
 
 
-def _mark(values: tuple[float, float, float], scale: tuple[float, float], first: float, last: float) -> Mark:
+def _mark(values: tuple[float, ...], scale: tuple[float, float], first: float, last: float) -> Mark:
     left, right = scale
 
     def place(value: float) -> float:

@@ -14,6 +14,7 @@ from mnemoscope.registry.atlas.claim_page import claim_values
 from mnemoscope.registry.atlas.forest import DISTANCE, FARTHEST, SHARE, WIDTH, forest
 from mnemoscope.registry.atlas.pieces import badge, claim_file, data_file, numbers, paper_file, paper_links
 from mnemoscope.registry.atlas.rates import DECIDED, Rates, group_rates, rates
+from mnemoscope.registry.effects import effect_sizes
 from mnemoscope.report.rulings.phrases import MEANINGS
 
 TEMPLATES = "registry/atlas/templates/"
@@ -137,7 +138,8 @@ def _replicates(entries: Sequence[Entry], papers: Mapping[str, Paper]) -> dict[s
         for name, of in by.items()
     ]
     kinds = [each.name for each in group_rates(entries, by["kind"])]
-    forests = [(kind, forest([e for e in entries if words.kind_of(e) == kind], claim_file)) for kind in kinds]
+    sizes = effect_sizes({entry.id: entry for entry in entries})
+    forests = [(kind, forest([e for e in entries if words.kind_of(e) == kind], sizes, claim_file)) for kind in kinds]
     return {
         "badges": [*map(badge, DECIDED)],
         "all": [_group(rates("all claims", entries), "", "all")],
