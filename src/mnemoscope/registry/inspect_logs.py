@@ -1,4 +1,4 @@
-"""Verdicts as evaluation logs of Inspect (`inspect-ai`), for its viewer and its data frames: one log a system.
+"""Verdicts as evaluation logs of Inspect (`inspect-ai`), beside those of other evaluations: one log a system.
 
 Each claim with a verdict is a sample: its statement is the input, the target is SUPPORTED, the score `verdict` is the
 outcome, and `share` is the share of replicates that meet the criteria. The format is version 2 of `EvalLog`, which
