@@ -22,6 +22,7 @@ from sphinx.writers.html5 import HTML5Translator
 import mnemoscope
 from mnemoscope.core.renamed import OLD_NAMES, short_name
 from mnemoscope.hookcheck.laws import LAWS
+from mnemoscope.registry.atlas.site import write_atlas
 
 sys.path.insert(0, str(Path(__file__).parent))
 import notebooks
@@ -246,6 +247,12 @@ def _check_search(app: Sphinx, error: Exception | None) -> None:
             raise ExtensionError(f"the search index lacks {', '.join(missing)}: {index}")
 
 
+def _write_atlas(app: Sphinx, error: Exception | None) -> None:
+    """The atlas of the claims of this package, which the pages link to, in `atlas` beside them."""
+    if error is None and app.builder.name == "html":
+        write_atlas([*mnemoscope.registry.read_registry().values()], Path(app.outdir) / "atlas", release)
+
+
 def setup(app: Sphinx) -> None:
     _write_api_pages()
     app.add_directive("modules", Modules)
@@ -261,3 +268,4 @@ def setup(app: Sphinx) -> None:
     app.connect("doctree-read", _drop_remote_scripts)
     app.connect("source-read", _link_to_colab)
     app.connect("build-finished", _check_search)
+    app.connect("build-finished", _write_atlas)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import tomllib
 import zlib
@@ -9,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import yaml
 
 import mnemoscope as ms
 from mnemoscope.cli import main
@@ -101,6 +103,15 @@ def test_the_sources_of_a_data_wheel_are_copies_with_an_entry_point(building, tm
     listed = files[0].with_name(FILE)
     assert (place / package / FILE).read_bytes() == listed.read_bytes()
     assert FILE in settings["tool"]["setuptools"]["package-data"][package]
+
+
+def test_the_citation_has_the_version_that_comes_next_or_was_released():
+    """A date of release stands there once the section of the changelog has one."""
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    found = re.search(r"^## \[([^]]*)\] - (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert found is not None
+    assert cited["version"] == found[1]
+    assert str(cited.get("date-released", "Unreleased")) == found[2]
 
 
 def test_the_version_is_that_of_the_installed_package(capsys):

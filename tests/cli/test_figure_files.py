@@ -15,6 +15,7 @@ from mnemoscope.report.page import Page
 
 WITHOUT = {"dev check", "claims diff", "claims list", "dev register", "claims show", "completion", "evaluate"}
 WITHOUT |= {
+    "atlas",
     "explore",
     "export",
     "hookcheck",

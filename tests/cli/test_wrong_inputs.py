@@ -209,6 +209,11 @@ WRONG = [
     ("methods --n 1", "--n must be at least 2; got 1"),
     ("methods --draws 0", "--draws must be at least 1; got 0"),
     ("methods --out file.txt", "--out must be a directory; file.txt is a file"),
+    ("atlas empty", "empty holds no entries"),
+    ("atlas nowhere", "nowhere does not exist"),
+    ("atlas list.yaml", "list.yaml: "),
+    ("atlas --out file.txt", "--out must be a directory; file.txt is a file"),
+    ("atlas --out site", "--out site holds files and is no atlas"),
     ("methods --import guest.py", "guest.py cannot be imported: RuntimeError: no"),
     # runs that are not there
     ("evaluate", "name at least one run directory"),

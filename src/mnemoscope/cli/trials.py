@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from mnemoscope.claims.arrays import evidence_arrays
 from mnemoscope.claims.claim import CLAIMS, Claim
-from mnemoscope.claims.evidence import as_dataset
 from mnemoscope.claims.false_discoveries import describe_discoveries
 from mnemoscope.claims.replicates import AdmittedRuns, admit_runs
 from mnemoscope.claims.ruling import Ruling, write_rulings
@@ -110,7 +110,7 @@ def try_claims(
     with console.status("verdicts are written, with a page of figures"):
         for table in verdict_tables(rulings):
             write_table(out, table, latex=options.latex)
-        write_arrays(out / "evidence", {ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings})
+        write_arrays(out / "evidence", {ruling.claim.id: evidence_arrays(ruling) for ruling in rulings})
         write_rulings(rulings, out / "verdicts.json")
         admitted = admit_runs(runs, [ruling.claim for ruling in rulings])
         sheet = rulings_sheet(

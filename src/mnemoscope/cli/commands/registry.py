@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tyro.conf import Positional
 
@@ -18,12 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsExport(CommandOptions):
-    """Write claims as entries of the registry, a JSON file each: source, all that is fixed, every verdict."""
+    """Write claims as entries of the registry, a JSON file each: source, all that is fixed, every verdict.
+
+    With --format inspect: their verdicts as logs of Inspect (inspect-ai), one file a system.
+    """
 
     what: Positional[Claims] = ()
     """Systems or ids of claims; none: all."""
     out: Path = Path("claims")
     """Directory for <id>.json, a file per claim."""
+    format: Literal["registry", "inspect"] = "registry"
+    """Entries of the registry, or evaluation logs."""
 
 
 def claims_export(options: ClaimsExport) -> None:
@@ -37,9 +43,32 @@ def claims_export(options: ClaimsExport) -> None:
 
     check_out(options.out, is_file=False)
     entries = [export_entry(claim, entry_of(package_of(claim), claim.id)) for claim in claims_named(options.what)]
+    if options.format == "inspect":
+        _write_logs(entries, options.out)
+        return
     for entry in entries:
         write_entry(entry, options.out)
     console.print(f"wrote {pluralise(len(entries), 'claim')} to {options.out}", highlight=False)
+
+
+def _write_logs(entries: list[Entry], out: Path) -> None:
+    """Write verdicts as logs of Inspect."""
+    import mnemoscope as ms
+    from mnemoscope.cli.output import console
+    from mnemoscope.models.files import write_atomically
+    from mnemoscope.registry.inspect_logs import inspect_logs
+
+    logs = inspect_logs(entries, ms.__version__)
+    if not logs:
+        raise InputError("none of the claims has a verdict that counts; a log holds verdicts")
+    for name, log in logs.items():
+        text = json.dumps(log, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        moment = str(log["eval"]["created"])[:19].replace(":", "-")  # Inspect lists files that begin with a moment
+        write_atomically(out / f"{moment}_{name}.json", text.encode())
+    n_verdicts = sum(len(log["samples"]) for log in logs.values())
+    console.print(
+        f"wrote {pluralise(len(logs), 'log')} with {pluralise(n_verdicts, 'verdict')} to {out}", highlight=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

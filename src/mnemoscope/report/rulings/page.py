@@ -21,14 +21,11 @@ from mnemoscope.claims.verdict import PartResult, Verdict
 from mnemoscope.report.page import TEMPLATES, Page, attention_view
 from mnemoscope.report.rulings import rows, words
 from mnemoscope.report.rulings.differences import format_number
+from mnemoscope.report.rulings.phrases import MEANINGS, NO_VERDICT, SIGNS
 from mnemoscope.report.rulings.plots import LOOKS, emergence_plots, short_names, strip_plots
 from mnemoscope.report.rulings.specification_curve import specification_curve
 from mnemoscope.report.rulings.words import case_means, effect_name, effect_unit, find_quantity
 
-SIGNS: dict[Outcome, str] = {"SUPPORTED": "✓", "REFUTED": "✗", "MIXED": "◐", "INCONCLUSIVE": "?", "NOT_APPLICABLE": "–"}
-"""No outcome is shown by colour alone: a badge has a sign, the word, and a different frame."""
-NO_VERDICT = "no verdict"
-"""The word where an outcome stands for several reasons why there is no verdict."""
 _BEHAVED = "✓"
 _Row = tuple[Sequence[Any], Sequence[Any]]
 """The cells of a row, and lines below them over the whole width."""
@@ -81,7 +78,7 @@ def rulings_sheet(
         originals_header=rows.ORIGINALS_HEADER[1:],
         attention_view=attention_view,
         worked_header=("quantity", "what it is", "value", "must be", "", "mean [range] over the judged"),
-        counts=[(_count_badge(outcome), n[outcome], meaning) for outcome, meaning in words.MEANINGS.items()],
+        counts=[(_count_badge(outcome), n[outcome], meaning) for outcome, meaning in MEANINGS.items()],
         discoveries=describe_discoveries(rulings),
         overview=[_overview_row(f"ruling-{i}", ruling) for i, ruling in enumerate(rulings, 1)],
         rulings=[

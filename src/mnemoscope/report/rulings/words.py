@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 import xarray as xr
 
-from mnemoscope.claims.claim import EFFECT, GATE, Claim, Control, Criterion, Outcome
+from mnemoscope.claims.claim import EFFECT, GATE, Claim, Control, Criterion
 from mnemoscope.claims.evidence import prompt_mean, select_effect
 from mnemoscope.claims.explanation import Quantity
 from mnemoscope.claims.registration import Superseded
@@ -15,6 +15,7 @@ from mnemoscope.claims.ruling import Ruling
 from mnemoscope.claims.verdict import PartResult, Verdict
 from mnemoscope.core.presets import Configuration
 from mnemoscope.report.rulings.differences import interval_text, outcome_text
+from mnemoscope.report.rulings.phrases import FAILS, GATES, HOLDS, OPPOSITE, PROMPTS
 from mnemoscope.report.tables import Number, pluralise
 
 # ---- numbers
@@ -56,15 +57,6 @@ def with_interval(
 
 
 # ---- verdicts
-
-MEANINGS: dict[Outcome, str] = {
-    "SUPPORTED": "the evidence decides for the claim",
-    "REFUTED": "the evidence decides against it",
-    "MIXED": "replicates differ: about half of them meet the criterion",
-    "INCONCLUSIVE": "the evidence does not decide, or is not to be trusted",
-    "NOT_APPLICABLE": "too few replicates for a verdict, or none passes the gate",
-}
-"""Every outcome and its meaning."""
 
 
 def recipe_text(claim: Claim) -> str:
@@ -209,29 +201,6 @@ def earlier_text(earlier: Superseded) -> str:
 
 # ---- the question, as it was fixed before the first run
 
-_HOLDS = {
-    "most": "in more than half of the {what}s, {name} is {wording}",
-    "every": "in every {what}, {name} is {wording}",
-    "exists": "in at least one {what}, {name} is {wording}",
-    "mean": "on average over the {what}s, {name} is {wording}",
-    "equivalence": "on average over the {what}s, {name} is {wording}, which counts as no effect",
-}
-_FAILS = {**_HOLDS, "every": _HOLDS["exists"], "exists": _HOLDS["every"], "equivalence": _HOLDS["mean"]}
-"""The words for evidence against a claim, with the opposite quantifier: against all one, against one all."""
-_OPPOSITE = {"above": "below {:g}", "below": "above {:g}", "within": "further than {:g} from 0"}
-_GATES = {
-    "seed": "seeds where {whose} model {statement}",
-    "question": "questions where the model {statement}",
-    "draw": "every draw that {statement}",
-    "model": "every model that {statement}",
-}
-"""The replicates that pass a gate, in words."""
-_PROMPTS = {
-    "own": "every {what} has prompts of its own",
-    "shared": "all {what}s share the prompts that were drawn",
-    "enumerated": "every possible prompt is measured, so that effects have no sampling error",
-}
-
 
 def effect_name(name: str) -> str:
     """The name of an effect in a sentence."""
@@ -251,7 +220,7 @@ def describe_quantity(claim: Claim, name: str) -> str:
 
 def format_criterion(claim: Claim, part: Criterion, unit: str | None = None) -> str:
     """The requirement on an effect, with quantifier, margin and unit (the criterion's, unless another is given)."""
-    return _sentence(_HOLDS, claim, part, part.wording, unit)
+    return _sentence(HOLDS, claim, part, part.wording, unit)
 
 
 def support_condition(
@@ -265,7 +234,7 @@ def support_condition(
 def refutation_condition(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) -> str:
     """The refutation of the claim, in one sentence; an effect exactly at a margin speaks neither for nor against it."""
     parts = [
-        _sentence(_FAILS, claim, part, _OPPOSITE[part.direction].format(part.margin), units.get(part.name))
+        _sentence(FAILS, claim, part, OPPOSITE[part.direction].format(part.margin), units.get(part.name))
         for part in claim.criteria
     ]
     return _join_parts("It is refuted if", parts, "any" if claim.joined == "all" else "all")
@@ -306,7 +275,7 @@ def registered_terms(claim: Claim, units: Mapping[str, str] = MappingProxyType({
     named = (f"{name} ({_unit(unit)})" for name, unit in claim.units.items())
     found.append(("models", "language models that --model names" if claim.of_language_models else ", ".join(named)))
     if claim.prompts is not None:
-        found.append(("prompts", _PROMPTS[claim.prompts].format(what=what)))
+        found.append(("prompts", PROMPTS[claim.prompts].format(what=what)))
     return [(term, text) for term, text in found if text]
 
 
@@ -317,7 +286,7 @@ def trial_terms(ruling: Ruling) -> list[tuple[str, str]]:
     if evidence.models:
         found["models"] = ", ".join(evidence.models)
     if evidence.prompts is not None:
-        found["prompts"] = _PROMPTS[evidence.prompts].format(what=claim.replicate)
+        found["prompts"] = PROMPTS[evidence.prompts].format(what=claim.replicate)
     measured = pluralise(verdict.n + verdict.n_failed, claim.replicate)
     found["measured on"] = f"{measured}; judged: {verdict.n or 'none'}"
     if ruling.set_aside:
@@ -340,7 +309,7 @@ def _gate_text(claim: Claim) -> str:
         return f"none: the verdict is about every {claim.replicate}"
     measured = f" ({words})" if (words := describe_quantity(claim, GATE)) else ""
     whose = "every" if len(claim.units) > 1 else "the"
-    passing = _GATES[claim.replicate].format(whose=whose, statement=claim.gate.statement)
+    passing = GATES[claim.replicate].format(whose=whose, statement=claim.gate.statement)
     return f"the verdict is about {passing}{measured}"
 
 
