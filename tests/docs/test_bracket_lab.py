@@ -150,9 +150,9 @@ def test_every_command_works_for_the_installed_package(site, tmp_path):
     def run(*words: str) -> str:
         return mnemoscope(*words, where=tmp_path, path=(site,))
 
-    for kind, name in (("tasks", "matching-brackets"), ("presets", "brackets"), ("systems", "bracket-lab")):
+    for kind, name in (("tasks", "matching-brackets"), ("presets", "matching-brackets"), ("systems", "bracket-lab")):
         assert name in run("list", kind)
-    run("train", "--preset", "brackets", "--seeds", "0-1", "--jobs", "2", *FEW)
+    run("train", "--preset", "matching-brackets", "--seeds", "0-1", "--jobs", "2", *FEW)
     [first, _] = sorted(path.parent for path in tmp_path.glob("runs/*/*/done"))
     assert "farther" in run("evaluate", "runs")
     assert "([{" in run("predict", str(first), "([{}])")
