@@ -15,8 +15,7 @@ from mnemoscope.claims.claim import Claim, Control
 from mnemoscope.core.errors import InputError
 
 Kept = Mapping[str, Mapping[str, Any]]
-"""Values of a registration: by control and effect one number, or size, number of finite values, mean, least, largest.
-"""
+"""By control and effect one number; of several their size, how many are finite, and mean, smallest and largest."""
 
 
 def check_fitness(claim: Claim, values: Mapping[str, Kept]) -> None:

@@ -337,8 +337,6 @@ def register(
     """Add registrations to the file of a directory, that of the guest's package; return the ids of entries that
     changed.
 
-    Each claim is judged on the seeds of its system. The directory is that of the guest's package.
-
     A registration that differs, in what decides or in its values, is superseded only with a `reason`. Where values are
     as registered, digests of code that moved are written anew. `verdicts` are records of earlier trials. A superseded
     form, now or before, keeps the verdict of the trial in which just that was fixed. A record that does not say what
