@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from mnemoscope.claims.claim import Claim, Gate, controls, table
+from mnemoscope.claims.entry import read_entry
 from mnemoscope.claims.explanation import Explanation, Quantity
 from mnemoscope.claims.registration import REGISTERED, register, registration
 from mnemoscope.claims.standing import standing
@@ -147,3 +148,7 @@ def test_the_commands_of_the_page_lead_to_a_confirmed_verdict(tmp_path):
     assert record["standing"]["status"] == "before its runs"
     assert record["n"] + record["n_failed"] == 16
     assert record["confirmed"] == (record["outcome"] in ("SUPPORTED", "REFUTED"))
+    kept = read_entry(project / "half_the_heads" / "registry" / "half-the-heads.json")
+    assert kept == read_entry(tmp_path / "entries" / "half-the-heads.json")
+    assert kept.id == "half-the-heads:half-the-heads/half-the-heads@1"
+    assert kept.registration.registered is not None

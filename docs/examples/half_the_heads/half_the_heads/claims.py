@@ -16,7 +16,7 @@ UNITS = {"facts-wide": ms.Configuration(preset="facts-wide", recipe="quick")}
 TASK = FactualRecall(n_subjects=16, n_relations=16, facts_seed=0)
 """The task of the models by hand."""
 MARGIN = 0.9
-N_SEQUENCES = 512
+N_SEQUENCES = {"choose": 128, "measure": 512}
 
 
 def measure(subject: ms.Subject, *, kind: Literal["mean", "zero"] = "mean") -> dict[str, float]:
@@ -26,8 +26,8 @@ def measure(subject: ms.Subject, *, kind: Literal["mean", "zero"] = "mean") -> d
     """
     task, heads = subject.task, range(subject.model.cfg.n_heads)
     to_choose, to_measure = (
-        task.sample(N_SEQUENCES, split="test", generator=ms.generator(subject.seed, "half the heads", purpose))
-        for purpose in ("choose", "measure")
+        task.sample(n, split="test", generator=ms.generator(subject.seed, "half the heads", purpose))
+        for purpose, n in N_SEQUENCES.items()
     )
 
     def accuracy(batch: ms.Batch, removed: tuple[int, ...]) -> float:
