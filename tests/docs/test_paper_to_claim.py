@@ -148,7 +148,8 @@ def test_the_commands_of_the_page_lead_to_a_confirmed_verdict(tmp_path):
     assert record["standing"]["status"] == "before its runs"
     assert record["n"] + record["n_failed"] == 16
     assert record["confirmed"] == (record["outcome"] in ("SUPPORTED", "REFUTED"))
-    kept = read_entry(project / "half_the_heads" / "registry" / "half-the-heads.json")
-    assert kept == read_entry(tmp_path / "entries" / "half-the-heads.json")
-    assert kept.id == "half-the-heads:half-the-heads/half-the-heads@1"
-    assert kept.registration.registered is not None
+    entry = read_entry(project / "half_the_heads" / "registry" / "half-the-heads.json")
+    assert entry.id == "half-the-heads:half-the-heads/half-the-heads@1"
+    assert entry.registration.standing == "before its runs"
+    assert entry.verdict is not None
+    assert (entry.verdict.outcome, entry.verdict.n) == (record["outcome"], record["n"])
