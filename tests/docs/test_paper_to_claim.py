@@ -146,8 +146,8 @@ def test_the_commands_of_the_page_lead_to_a_confirmed_verdict(tmp_path):
     assert (project / "half_the_heads" / "registered.json").is_file()
     [record] = json.loads((tmp_path / "verdicts" / "verdicts.json").read_text())
     assert record["standing"]["status"] == "before its runs"
-    assert record["n"] + record["n_failed"] == 16
-    assert record["confirmed"] == (record["outcome"] in ("SUPPORTED", "REFUTED"))
+    assert (record["outcome"], record["n"], record["confirmed"]) == ("REFUTED", 16, True)
+    assert round(record["effect"], 2) == 0.41
     entry = read_entry(project / "half_the_heads" / "registry" / "half-the-heads.json")
     assert entry.id == "half-the-heads:half-the-heads/half-the-heads@1"
     assert entry.registration.standing == "before its runs"
