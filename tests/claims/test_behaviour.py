@@ -21,7 +21,7 @@ from mnemoscope.claims.registration import (
     register,
 )
 from mnemoscope.core.version import NUMBERS
-from tests.claims.trials import make_claim
+from tests.claims.trials import EXPLAINED, NOTHING, make_claim
 
 
 def shifted(draw: int, *, by: float = 0.0) -> dict[str, float]:
@@ -37,7 +37,8 @@ CLAIM = make_claim(
     measure=shifted,
     replicate="draw",
     gate=Gate(statement="learned it", at_least=0.5),
-    controls=(Control(name="planted", kind="positive", plant=drawn),),
+    controls=(Control(name="planted", kind="positive", plant=drawn), NOTHING),
+    explanation=EXPLAINED,
 )
 
 
@@ -117,7 +118,7 @@ def test_other_values_elsewhere_are_told_and_depart_where_code_has_moved(tmp_pat
 
 def test_a_rival_that_gives_other_values_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(registrations, "package_of", lambda claim: tmp_path)
-    rival = CLAIM.rival("not", "s", quantifier="most", margin=0.1, direction="below", controls=CLAIM.controls)
+    rival = CLAIM.rival("not", "s", quantifier="most", margin=0.1, controls=CLAIM.controls)
     claim = CLAIM.against(rival)
     register([claim], tmp_path)
     values = measure_controls([claim]) | {"T0-not": {"planted": {"effect": [0.0], "gate": [1.0]}}}

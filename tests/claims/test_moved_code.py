@@ -41,7 +41,12 @@ def plant(case):
 
 CLAIM = ms.Claim(
     id="X", statement="s", source="made up", quantifier="most", margin=0.0, replicate="draw", develops=False,
-    measure=measure, controls=(ms.Control(name="planted", kind="positive", plant=plant, n=2),), version=1,
+    measure=measure, version=1, explanation=ms.claims.Explanation(
+        procedure="Made up.", quantities={"effect": ms.claims.Quantity(words="a number")}, margins="Made up."
+    ),
+    controls=(
+        ms.Control(name="planted", kind="positive", plant=plant, n=2), ms.Control(name="none", kind="negative")
+    ),
 )
 '''
 

@@ -47,16 +47,16 @@ def test_a_registration_is_written_once(tmp_path):
 @pytest.mark.usefixtures("measured_once")
 def test_what_differs_is_refused_without_a_reason_and_kept_with_one(tmp_path):
     register([T14], tmp_path)
-    milder = replace(T14, margin=-0.1)
+    stricter = replace(T14, margin=0.05)
     with pytest.raises(InputError, match=r"claim T14 is registered otherwise \(criteria\).*--supersede"):
-        register([milder], tmp_path)
-    assert register([milder], tmp_path, reason="the margin was a slip") == ["T14"]
-    register([replace(T14, margin=-0.2)], tmp_path, reason="so was that")
+        register([stricter], tmp_path)
+    assert register([stricter], tmp_path, reason="the margin was a slip") == ["T14"]
+    register([replace(T14, margin=0.1)], tmp_path, reason="so was that")
     content = read_registrations(tmp_path)["T14"]
-    assert content["criteria"][0]["margin"] == -0.2
+    assert content["criteria"][0]["margin"] == 0.1
     assert [(old["reason"], old["registration"]["criteria"][0]["margin"]) for old in content["superseded"]] == [
         ("the margin was a slip", 0.0),
-        ("so was that", -0.1),
+        ("so was that", 0.05),
     ]
 
 
@@ -73,7 +73,7 @@ KEPT = {"outcome": "REFUTED", "share": 0.25, "n": 32, "recipe": "published"}
 @pytest.mark.usefixtures("measured_once")
 def test_a_superseded_registration_keeps_its_verdict(tmp_path, monkeypatch):
     register([T14], tmp_path)
-    first, second, third = T14, replace(T14, margin=-0.1), replace(T14, margin=-0.2)
+    first, second, third = T14, replace(T14, margin=0.05), replace(T14, margin=0.1)
     register([second], tmp_path, reason="a slip", verdicts=[trial_of(first)])
     register([third], tmp_path, reason="another", verdicts=[trial_of(first), trial_of(second, id="T15")])
     entries = read_registrations(tmp_path)["T14"]["superseded"]
@@ -87,7 +87,7 @@ def test_a_superseded_registration_keeps_its_verdict(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("measured_once")
 def test_a_verdict_can_be_added_later_and_once(tmp_path):
     register([T14], tmp_path)
-    now = replace(T14, margin=-0.1)
+    now = replace(T14, margin=0.05)
     register([now], tmp_path, reason="a slip")
     assert register([now], tmp_path, verdicts=[trial_of(now)]) == []  # of the claim as it is asked now
     assert register([now], tmp_path, verdicts=[trial_of(T14)]) == ["T14"]
@@ -99,10 +99,10 @@ def test_a_verdict_can_be_added_later_and_once(tmp_path):
 @pytest.mark.usefixtures("measured_once")
 def test_a_record_that_does_not_say_what_was_fixed_is_of_the_last_one(tmp_path):
     register([T14], tmp_path)
-    register([replace(T14, margin=-0.1)], tmp_path, reason="a slip")
+    register([replace(T14, margin=0.05)], tmp_path, reason="a slip")
     old = trial_of(T14)
     del old["fixed"]
-    assert register([replace(T14, margin=-0.2)], tmp_path, reason="another", verdicts=[old]) == ["T14"]
+    assert register([replace(T14, margin=0.1)], tmp_path, reason="another", verdicts=[old]) == ["T14"]
     assert [entry.get("verdict") for entry in read_registrations(tmp_path)["T14"]["superseded"]] == [None, KEPT]
 
 

@@ -26,6 +26,7 @@ from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.constructed.stand_ins import prescribe_course, step_course
 from mnemoscope.models.run import create_run, find_runs, finish_run
 from mnemoscope.models.subjects import Subject, combined, untrained
+from tests.claims.trials import EXPLAINED, NOTHING
 
 D4, D8 = Configuration(preset="d4"), Configuration(preset="d8")
 
@@ -335,9 +336,10 @@ def test_under_another_recipe_a_claim_stands_alone_or_means_nothing(tmp_path):
 
 def test_a_ruling_says_how_the_claim_was_asked_before(tmp_path, monkeypatch):
     monkeypatch.setattr("mnemoscope.claims.registration.package_of", lambda claim: tmp_path)
-    register([make(margin=0.4)], tmp_path)
-    register([make()], tmp_path, reason="too mild")
-    ruling = only(run_trials([make()], []))
+    fit = {"controls": (NOTHING,), "explanation": EXPLAINED}
+    register([make(**fit, margin=0.4)], tmp_path)
+    register([make(**fit)], tmp_path, reason="too mild")
+    ruling = only(run_trials([make(**fit)], []))
     assert ruling.superseded == (Superseded(reason="too mild"),)
     assert ruling.departures == ()
 

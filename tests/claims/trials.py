@@ -3,8 +3,9 @@
 import numpy as np
 import xarray as xr
 
-from mnemoscope.claims.claim import Claim
+from mnemoscope.claims.claim import Claim, Control
 from mnemoscope.claims.evidence import Evidence
+from mnemoscope.claims.explanation import Explanation, Quantity
 
 MARGIN = 0.25
 
@@ -14,6 +15,11 @@ def make_claim(quantifier: str | None = "most", **changes) -> Claim:
     if quantifier == "equivalence":
         criterion["direction"] = "within"
     return Claim(**{"id": "T0", "statement": "it does", "source": "made up", **criterion, **changes})
+
+
+EXPLAINED = Explanation(procedure="Made up.", quantities={"effect": Quantity(words="a number")}, margins="Made up.")
+NOTHING = Control(name="nothing there", kind="negative")
+"""A control that whoever gives the evidence measures: claims are not registered without a negative one."""
 
 
 def along_seeds(values, **attributes) -> xr.DataArray:

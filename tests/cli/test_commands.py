@@ -187,7 +187,7 @@ def test_a_configuration_gives_defaults_and_words_win(tmp_path):
 def test_the_experiment_fits_the_commands():
     config = Path(__file__).parents[2] / "experiments" / "2026-tiny-recall" / "config.yaml"
     need_a_word = {"list", "dev zoo", "sweep", "compare", "completion", "export", "hookcheck", "new"}
-    need_a_word |= {"claims import", "claims validate"}
+    need_a_word |= {"claims import", "claims new", "claims validate"}
     for command in set(COMMANDS) - need_a_word:
         parse(command, ["--config", str(config)])
     assert parse("train", ["--config", str(config), "--seeds", "7"]).seeds == "7"

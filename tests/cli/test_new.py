@@ -1,8 +1,10 @@
 """`mnemoscope new`: the files that it writes work as they are, and nothing is overwritten."""
 
+import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,53 @@ def test_what_is_written_works_with_its_test_and_its_command(kind, tmp_path, cap
             [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.thorough
+def test_a_package_with_a_claim_is_tested_shown_registered_and_judged(tmp_path, capsys):
+    main(["claims", "new", "my-claim", "--out", str(tmp_path)])
+    assert "mnemoscope dev register my-claim" in capsys.readouterr().out
+    project = tmp_path / "my-claim"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [".", os.environ.get("PYTHONPATH")]))}
+    claim = ("my-claim", "--import", "my_claim")
+    for words in (
+        ["pytest", "-q", "-p", "no:cacheprovider", "test_my_claim.py"],
+        ["mnemoscope.cli", "claims", "show", *claim],
+        ["mnemoscope.cli", "dev", "register", *claim],
+        ["mnemoscope.cli", "claims", "run", *claim, "--runs", "zoo:v1-quick", "--no-sensitivity", "--no-emergence"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", *words], cwd=project, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    registered = json.loads((project / "my_claim" / "registered.json").read_text(encoding="utf-8"))
+    assert registered["my-claim"]["seeds"] == list(range(100, 116))
+    [record] = json.loads((project / "verdicts" / "verdicts.json").read_text(encoding="utf-8"))
+    assert record["standing"]["status"] == "not dated"  # the runs of the zoo were there before, and have no date here
+    assert not record["confirmed"]
+    assert record["n"] >= 16
+
+
+def test_a_package_names_what_is_to_be_filled_in_and_is_a_guest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    main(["claims", "new", "half-of-it"])
+    project = Path("half-of-it")
+    for file in ("claims.py", "claims.yaml", "presets.py"):
+        assert "FILL IN" in (project / "half_of_it" / file).read_text(encoding="utf-8")
+    settings = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
+    assert settings["project"]["entry-points"] == {"mnemoscope.systems": {"half-of-it": "half_of_it"}}
+    assert settings["tool"]["setuptools"]["packages"] == ["half_of_it"]
+
+
+def test_a_claim_in_one_file_is_that_of_new_claim(tmp_path):
+    main(["claims", "new", "one-head", "--file", "--out", str(tmp_path / "a")])
+    main(["new", "claim", "one-head", "--out", str(tmp_path / "b")])
+    names = ["one_head.py", "one_head.yaml", "test_one_head.py"]
+    assert sorted(file.name for file in (tmp_path / "a").iterdir()) == names
+    for name in names:
+        assert (tmp_path / "a" / name).read_text(encoding="utf-8") == (tmp_path / "b" / name).read_text(
+            encoding="utf-8"
+        )
 
 
 def test_nothing_is_overwritten(tmp_path, monkeypatch, capsys):

@@ -256,6 +256,9 @@ WRONG = [
     ("evaluate --checkpoints broken/empty", f"broken/empty/{LAST} is truncated"),
     ("predict broken/changed '3 1'", f"broken/changed/{LAST} was changed after it was written"),
     ("export broken/cut", f"broken/cut/{LAST} is truncated"),
+    ("claims new My_Claim", "small letters, digits and hyphens, such as my-claim; got 'My_Claim'"),
+    ("claims new json", "that of a module that is installed; got 'json'"),
+    ("claims new empty", "empty exists; choose another name"),
     ("new task My_Task", "small letters, digits and hyphens, such as my-task; got 'My_Task'"),
     ("list broken/words", 'train_loss on line 1 must be a number, and is "low"'),
     # values of analyses

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from mnemoscope.claims.claim import CLAIMS
+from mnemoscope.claims.entry import read_entry
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS, SYSTEMS
 from mnemoscope.core.protocols import Task
@@ -150,9 +152,9 @@ def test_every_command_works_for_the_installed_package(site, tmp_path):
     def run(*words: str) -> str:
         return mnemoscope(*words, where=tmp_path, path=(site,))
 
-    for kind, name in (("tasks", "matching-brackets"), ("presets", "brackets"), ("systems", "bracket-lab")):
+    for kind, name in (("tasks", "matching-brackets"), ("presets", "matching-brackets"), ("systems", "bracket-lab")):
         assert name in run("list", kind)
-    run("train", "--preset", "brackets", "--seeds", "0-1", "--jobs", "2", *FEW)
+    run("train", "--preset", "matching-brackets", "--seeds", "0-1", "--jobs", "2", *FEW)
     [first, _] = sorted(path.parent for path in tmp_path.glob("runs/*/*/done"))
     assert "farther" in run("evaluate", "runs")
     assert "([{" in run("predict", str(first), "([{}])")
@@ -167,6 +169,28 @@ def test_every_command_works_for_the_installed_package(site, tmp_path):
     assert "brackets-look-back" in run("claims", "list", "bracket-lab")
     run("claims", "run", "brackets-look-back", "--runs", "runs", "--jobs", "1")
     assert (tmp_path / "verdicts" / "verdicts.json").exists()
+
+
+@pytest.mark.slow
+def test_the_claim_of_the_installed_package_is_judged_as_its_entry_of_the_registry_says(site, tmp_path):
+    """Its models are trained here, after it was registered; then it stands in the atlas beside ours."""
+
+    def run(*words: str) -> str:
+        return mnemoscope(*words, where=tmp_path, path=(site,))
+
+    [file] = (site / "bracket_lab" / "registry").glob("*.json")
+    entry = read_entry(file)
+    assert entry.verdict is not None
+    run("train", "--preset", "matching-brackets", "--seeds", f"{entry.seeds[0]}-{entry.seeds[-1]}", "--jobs", "2")
+    run("claims", "run", "bracket-lab", "--runs", "runs", "--jobs", "2", "--no-sensitivity", "--no-emergence")
+    [record] = json.loads((tmp_path / "verdicts" / "verdicts.json").read_text())
+    assert (record["standing"]["status"], record["departures"]) == ("before its runs", [])
+    assert (record["outcome"], record["n"]) == (entry.verdict.outcome, entry.verdict.n)
+    assert record["confirmed"] == entry.verdict.confirmed
+    assert entry.verdict.outcome in run("claims", "list", "bracket-lab")
+    run("claims", "validate", str(file.parent))
+    run("atlas", "--out", "atlas")
+    assert any(entry.id in page.read_text() for page in (tmp_path / "atlas").rglob("*.html"))
 
 
 @pytest.mark.slow

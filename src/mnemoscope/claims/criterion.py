@@ -27,12 +27,31 @@ def subtract_bound(values: Float[np.ndarray, "*shape"], bound: float) -> Float[n
     return np.where(np.abs(distance) <= _TIE * max(1.0, abs(bound)), 0.0, distance)
 
 
+def foregone(direction: Direction, margin: float, limits: tuple[float, float]) -> str:
+    """Say why a margin decides the same whatever is measured, for effects between `limits`; empty if it does not.
+
+    >>> foregone("above", 1.0, (0.0, 1.0))
+    'no effect from 0 to 1 is above 1, so nothing could support the claim'
+    """
+    low, high = limits
+    words = f"{direction} ±{margin:g}" if direction == "within" else f"{direction} {margin:g}"
+    possible = f"effect from {low:g} to {high:g} is {words}"
+    if direction == "within":
+        low, high = (0.0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
+    none_below, none_above = margin <= low, margin >= high
+    if none_below if direction == "above" else none_above:
+        return f"every {possible}, so nothing could refute the claim"
+    if none_above if direction == "above" else none_below:
+        return f"no {possible}, so nothing could support the claim"
+    return ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Criterion:
     """One effect and what it must do.
 
-    Raises InputError where the margin is not finite, or not positive in the direction `within`, and where `mean` or
-    `equivalence` has the direction of the other.
+    Raises InputError where the margin is not finite, or not positive in the direction `within`, where `mean` or
+    `equivalence` has the direction of the other, and where no possible effect could fail, or clear, the margin.
 
     Attributes:
         name: The effect in the evidence.
@@ -67,6 +86,8 @@ class Criterion:
             raise InputError(f"{self.name}: a mean within a margin is quantifier='equivalence'; got 'mean'")
         if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
             raise InputError(f"bounds of {self.name} must be the smallest and the largest effect; got {self.bounds}")
+        if always := foregone(self.direction, self.margin, self.limits):
+            raise InputError(f"margin of {self.name} must lie where an effect can clear it and can fail it: {always}")
 
     @property
     def limits(self) -> tuple[float, float]:

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from mnemoscope.claims.claim import SOURCE, Claim, Criterion, Gate, Quantifier
+from mnemoscope.claims.criterion import foregone
 from mnemoscope.claims.evidence import Evidence, as_dataset
 from mnemoscope.claims.measures import Factors
 from mnemoscope.claims.verdict import Outcome, Verdict
@@ -162,12 +163,13 @@ def _other_quantifier(part: Criterion) -> Quantifier:
 
 
 def _scaled_margin(part: Criterion, scale: float) -> float | None:
-    """The margin at another distance; None where that lies at 0 or 1, or beyond, which nothing could clear."""
+    """The margin at another distance; None where it lies at 0 or 1, or beyond, or decides the same for every effect."""
     bounded = any(word in part.unit for word in _BETWEEN_0_AND_1) and 0 < part.margin < 1
     if not bounded or part.direction == "within":
-        return part.margin * scale
+        scaled = part.margin * scale
+        return None if foregone(part.direction, scaled, part.limits) else scaled
     scaled = _scaled_share(part.margin, scale)
-    return scaled if 0 < scaled < 1 else None
+    return scaled if 0 < scaled < 1 and not foregone(part.direction, scaled, part.limits) else None
 
 
 def _scaled_share(share: float, scale: float) -> float:

@@ -36,6 +36,7 @@ import numpy as np
 import torch
 
 from mnemoscope.claims.claim import GATE, Claim, Measured, Outcome
+from mnemoscope.claims.fitness import check_fitness
 from mnemoscope.claims.functions import configuration_digest, function_digest
 from mnemoscope.claims.measures import MeasureCall, Results, Work, control_work, measure_all, merge_work
 from mnemoscope.claims.replicates import average_prompts, expected_seeds
@@ -336,13 +337,11 @@ def register(
     """Add registrations to the file of a directory, that of the guest's package; return the ids of entries that
     changed.
 
-    Each claim is judged on the seeds of its system. The directory is that of the guest's package.
-
     A registration that differs, in what decides or in its values, is superseded only with a `reason`. Where values are
     as registered, digests of code that moved are written anew. `verdicts` are records of earlier trials. A superseded
     form, now or before, keeps the verdict of the trial in which just that was fixed. A record that does not say what
-    was fixed counts for the last. Raises InputError where a claim is registered otherwise and there is no reason, or
-    the file cannot be read.
+    was fixed counts for the last. Raises InputError where a claim is not fit (`check_fitness`), is registered
+    otherwise and there is no reason, or the file cannot be read.
     """
     content, changed = read_registrations(directory), []
     by_id = {record["id"]: record for record in verdicts}
@@ -379,6 +378,7 @@ def _entry(claim: Claim, then: Mapping[str, Any], *, measured: bool) -> tuple[Ma
     if VALUES in then and not different and not changed_functions(now, then):
         return then, []
     values = measure_controls([claim])
+    check_fitness(claim, values)
     for id, entry in {claim.id: now, **now["rivals"]}.items():
         entry[VALUES] = values.get(id, {})
     different = different or (_deviating_values(_distances(claim, values, then), then, anew=True) if then else [])

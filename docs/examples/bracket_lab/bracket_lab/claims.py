@@ -9,7 +9,7 @@ from bracket_lab.tasks import MatchingBrackets
 from mnemoscope.claims import EFFECT, GATE, ClaimTexts
 from mnemoscope.models import constructed, set_by_hand, untrained
 
-UNITS = {"brackets": ms.Configuration(preset="brackets")}
+UNITS = {"brackets": ms.Configuration(preset="matching-brackets")}
 SHALLOW = MatchingBrackets(max_depth=2)
 """The task of the planted model, which tells depth 1 from depth 2 by odd and even positions."""
 MARGIN = 20.0

@@ -3,11 +3,11 @@
 import mnemoscope as ms
 from bracket_lab.tasks import MatchingBrackets
 
-QUICK = ms.Recipe(name="quick", n_steps=600, learning_rate=1e-2, beta2=0.98, warmup_steps=50, decay="cosine")
-PLAN = (ms.TrainingSet(recipe="quick", presets=("brackets",), seeds=tuple(range(16))),)
+QUICK = ms.Recipe(name="quick", n_steps=200, learning_rate=1e-2, beta2=0.98, warmup_steps=50, decay="cosine")
+PLAN = (ms.TrainingSet(recipe="quick", presets=("matching-brackets",), seeds=tuple(range(16, 32)), packed=False),)
 
 ms.PRESETS.add(
-    "brackets",
+    "matching-brackets",
     ms.Preset(
         summary="d 32, 2 layers of 2 heads, 4 pairs of 3 types",
         task=MatchingBrackets(),

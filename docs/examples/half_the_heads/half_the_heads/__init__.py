@@ -1,0 +1,1 @@
+"""The claim half-the-heads, with the seeds that it is judged on."""
