@@ -1,7 +1,7 @@
 """An entry of the registry: one claim with its source, all that was fixed beforehand, and every verdict.
 
 Entries are plain JSON with a schema (`json_schema`), so that they are read, cited and edited without this library. Ids
-are global: `mnemo:my-system/T14@2` is version 2 of claim T14 of a system of package `mnemo`. Those of a package lie
+are global: `mnemo:my-system/X1@2` is version 2 of claim X1 of a system of package `mnemo`. Those of a package lie
 in its folder `registry`, one file a claim.
 """
 
@@ -262,7 +262,7 @@ class Entry(_Part):
 
     @property
     def short_id(self) -> str:
-        """The id within its system, such as `T14`."""
+        """The id within its system, such as `X1`."""
         return self.id.partition("/")[2].partition("@")[0]
 
     @property

@@ -10,7 +10,7 @@ from mnemoscope.core.errors import InputError
 
 @check_arguments
 def read_registry(paths: Sequence[str | Path] | None = None) -> dict[str, Entry]:
-    """Entries by their ids, such as `mnemo:my-system/T14@1`.
+    """Entries by their ids, such as `mnemo:my-system/X1@1`.
 
     Args:
         paths: Files of entries, and directories that hold some at any depth; None: those of all installed packages.
