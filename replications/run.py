@@ -30,6 +30,8 @@ HERE = Path(__file__).parent
 MODULES = (tiny_recall, in_context_bigrams, vectors, factual_recall, modular_addition, puzzles)
 REPLICATIONS = {each.claim: each for module in MODULES for each in module.REPLICATIONS}
 FILES = {each.claim: f"replications/{module.__name__}.py" for module in MODULES for each in module.REPLICATIONS}
+BY = "the mnemoscope developers, with hooks of TransformerLens and plain PyTorch"
+"""Author of the replications, for the registry."""
 
 
 def read(name: str) -> Any:
@@ -70,6 +72,7 @@ def replicate(claim: str) -> dict[str, Any]:
             notes += [f"the package has {known[name]:.4g} for {name}"]
     return {
         "claim": claim,
+        "by": BY,
         "code": FILES[claim],
         "outcome": outcome,
         "n_clear": clear,

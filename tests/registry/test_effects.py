@@ -51,6 +51,16 @@ def test_numbers_that_are_not_there_are_nan():
     assert effect_sizes({"": make_entry(verdicts=[])}).sizes["claim"] == 0
 
 
+def test_a_deviation_that_was_not_kept_comes_from_the_narrower_side_of_the_interval():
+    half = 0.2 / math.sqrt(16) * stats.t.isf(0.025, 15)
+    kept = sizes()
+    for interval in ((0.8 - half, 0.8 + 3 * half), (0.8 - 2 * half, 0.8 + half)):
+        found = sizes(verdict={"sd": None, "effect_interval": interval})
+        assert float(found.distance) == pytest.approx(float(kept.distance))
+    assert math.isnan(sizes(verdict={"sd": None, "effect_interval": None}).distance)
+    assert math.isnan(sizes(verdict={"sd": None, "effect_interval": (0.8, 0.8)}).distance)
+
+
 def test_of_several_parts_the_deciding_one_counts():
     parts = [{"name": name, "quantifier": "most", "margin": margin, "direction": "above"}
              for name, margin in (("first", 0.1), ("effect", 0.4))]  # fmt: skip

@@ -5,7 +5,9 @@ Pearson's interval. *Effect over margin*: 1 + slack / |margin|, where the slack 
 clears the margin in the claim's direction. That is effect / margin for a positive margin from above; 1 is the margin,
 and larger values clear it. A margin of 0 has none. *Standardised distance*: g = J · slack / sd over the standard
 deviation between replicates, with Hedges' correction J (1981, exact) and the interval of the noncentral t distribution.
-Its variance for pooling is J² (1 / n + d² / 2n), with d = slack / sd (Borenstein et al. 2009, chapter 4).
+Its variance for pooling is J² (1 / n + d² / 2n), with d = slack / sd (Borenstein et al. 2009, chapter 4). Where the
+deviation is not on record, the interval of the mean gives the largest that is possible: no side of it is narrower than
+Student's (`claims.intervals`). The distance is then the smallest possible.
 
 Of a claim of several parts the one that decides counts.
 
@@ -22,7 +24,7 @@ import numpy as np
 import xarray as xr
 from scipy import optimize, special, stats
 
-from mnemoscope.claims.entry import Criterion, Entry
+from mnemoscope.claims.entry import Criterion, Entry, Verdict
 from mnemoscope.claims.intervals import CONFIDENCE, share_interval
 from mnemoscope.claims.pooling import MIN_SYSTEMS, pool
 from mnemoscope.registry.importing import DECISIONS
@@ -162,9 +164,18 @@ def _row(entry: Entry) -> dict[str, Any]:
     beyond = slack(criterion, verdict.effect)
     if criterion.margin:
         row["over_margin"] = 1 + beyond / abs(criterion.margin)
-    if verdict.sd and verdict.n > 2:
-        row["distance"], row["distance_interval"], row["variance"] = standardised(beyond / verdict.sd, verdict.n)
+    sd = _largest_deviation(verdict) if verdict.sd is None else verdict.sd
+    if sd and verdict.n > 2:
+        row["distance"], row["distance_interval"], row["variance"] = standardised(beyond / sd, verdict.n)
     return row
+
+
+def _largest_deviation(verdict: Verdict) -> float | None:
+    """The standard deviation whose interval of the mean, by Student's t, is as wide as the narrower side on record."""
+    if verdict.effect is None or verdict.effect_interval is None or None in verdict.effect_interval or verdict.n < 3:
+        return None
+    side = min(abs(bound - verdict.effect) for bound in verdict.effect_interval if bound is not None)
+    return side * math.sqrt(verdict.n) / float(stats.t.isf((1 - CONFIDENCE) / 2, verdict.n - 1))
 
 
 def _deciding(criteria: Iterable[Criterion], name: str) -> Criterion | None:

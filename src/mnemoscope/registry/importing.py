@@ -1,15 +1,17 @@
-"""Verdicts of trials into entries.
+"""Verdicts of trials, and replications, into entries.
 
 A record of `claims run` answers the question that its field `fixed` holds. It goes into the entry that asks the same.
 An equal outcome fills in the numbers of the verdict that counts. Another one takes its place only with a reason, and
-the earlier verdict stays as a superseded one.
+the earlier verdict stays as a superseded one. A replication stands beside verdicts and changes none.
 """
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from mnemoscope.claims.entry import Dated, Entry, PartFinding, Verdict
+from pydantic import ValidationError
+
+from mnemoscope.claims.entry import Dated, Entry, PartFinding, Replication, Verdict
 from mnemoscope.claims.quantifiers import LEVEL
 from mnemoscope.claims.standing import question_of
 from mnemoscope.core.errors import InputError
@@ -62,6 +64,27 @@ def with_verdict(entry: Entry, record: Mapping[str, Any], *, reason: str = "", r
             )
         kept[kept.index(before)] = before.model_copy(update={"superseded": reason})
     return entry.model_copy(update={"verdicts": (*kept, found)})
+
+
+def with_replication(entry: Entry, record: Mapping[str, Any]) -> Entry:
+    """The entry with a replication: the fields of `Replication`, and the `claim`. It takes the place of one by the same
+    code.
+
+    Raises InputError where a field is missing or wrong.
+
+    >>> entry = next(iter(ms.registry.read_registry().values()))
+    >>> ms.registry.with_replication(entry, {"claim": "T14", "outcome": "REFUTED"})
+    Traceback (most recent call last):
+    mnemoscope.core.errors.InputError: the replication of T14 is at fault: by: Field required
+    """
+    try:
+        found = Replication(**{name: value for name, value in record.items() if name != "claim"})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(f"the replication of {record['claim']} is at fault: {where}: {first['msg']}") from None
+    others = tuple(each for each in entry.replications if each.code != found.code)
+    return entry.model_copy(update={"replications": (*others, found)})
 
 
 def _verdict(record: Mapping[str, Any], entry: Entry, report: str) -> Verdict:

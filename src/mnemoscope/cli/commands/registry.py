@@ -73,10 +73,10 @@ def _write_logs(entries: list[Entry], out: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsImport(CommandOptions):
-    """Take verdicts of `claims run` into the entries of the packages, or read and check entries of others."""
+    """Take verdicts of `claims run`, or replications, into entries of packages, or read and check entries of others."""
 
     what: Positional[tuple[Path, ...]]
-    """verdicts.json of trials or their directories; entries or directories of entries."""
+    """verdicts.json of trials or their directories; lists of replications; entries or directories of entries."""
     reason: str = ""
     """Why an earlier verdict with another outcome no longer counts; it is kept as superseded."""
     report: str = ""
@@ -126,14 +126,19 @@ def _with_trials(records: list[dict[str, Any]], options: ClaimsImport) -> list[t
     """The entries that records belong to, with their verdicts: file, verdict before, entry."""
     from mnemoscope.claims.entry import packaged_entries
     from mnemoscope.core.errors import one_of
-    from mnemoscope.registry.importing import with_verdict
+    from mnemoscope.registry.importing import with_replication, with_verdict
 
     there = {entry.short_id: (file, entry) for file, entry in packaged_entries()} if records else {}
     found = []
     for record in records:
-        one_of("a claim with an entry", record["id"], there)
-        file, entry = there[record["id"]]
-        after = with_verdict(entry, record, reason=options.reason, report=options.report)
+        replicated = "claim" in record
+        id = record["claim" if replicated else "id"]
+        one_of("a claim with an entry", id, there)
+        file, entry = there[id]
+        if replicated:
+            after = with_replication(entry, record)
+        else:
+            after = with_verdict(entry, record, reason=options.reason, report=options.report)
         found.append((file, _verdict_words(entry), after))
     return found
 
