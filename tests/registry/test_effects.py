@@ -76,6 +76,16 @@ def test_the_interval_of_the_distance_inverts_the_noncentral_t():
     assert variance == pytest.approx((g / 0.8) ** 2 * (1 / 16 + 0.8**2 / 32))
 
 
+@pytest.mark.parametrize("distance", [0.01, 0.43, 1.96, 3.8, 10.6, 37.0, 600.0])
+@pytest.mark.every_case
+def test_intervals_are_sound_at_every_distance(distance):
+    """The width is some four times the standard error, and a turned sign turns the interval."""
+    g, (low, high), variance = standardised(distance, 16)
+    assert low < g < high
+    assert 3 < (high - low) / math.sqrt(variance) < 5
+    assert standardised(-distance, 16)[1] == pytest.approx((-high, -low), rel=1e-6)
+
+
 @pytest.mark.full
 def test_the_interval_of_the_distance_covers():
     """Of 400 samples of 16 whose distance is .7, 95 % of the intervals hold it; the mean of g is unbiased."""

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
-from scipy import optimize, special, stats
+from scipy import special, stats
 
 from mnemoscope.claims.entry import Criterion, Entry, Verdict
 from mnemoscope.claims.intervals import CONFIDENCE, share_interval
@@ -126,15 +126,8 @@ def standardised(distance: float, n: int) -> tuple[float, tuple[float, float], f
     correction = math.exp(special.gammaln(degrees / 2) - special.gammaln((degrees - 1) / 2)) / math.sqrt(degrees / 2)
     t = distance * math.sqrt(n)
     tail = (1 - CONFIDENCE) / 2
-    low, high = (_noncentrality(t, degrees, level) / math.sqrt(n) for level in (1 - tail, tail))
+    low, high = (float(special.nctdtrinc(degrees, level, t)) / math.sqrt(n) for level in (1 - tail, tail))
     return correction * distance, (low, high), correction**2 * (1 / n + distance**2 / (2 * n))
-
-
-def _noncentrality(t: float, degrees: int, level: float) -> float:
-    """The noncentrality under which a t is at most the observed one with the probability `level`."""
-    reach = 10 + abs(t)
-    found = optimize.root_scalar(lambda nc: stats.nct.cdf(t, degrees, nc) - level, bracket=(t - reach, t + reach))
-    return float(found.root)
 
 
 def _row(entry: Entry) -> dict[str, Any]:
