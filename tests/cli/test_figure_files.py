@@ -28,6 +28,7 @@ WITHOUT |= {
     "claims verify",
     "dev entries",
     "claims export",
+    "claims new",
     "claims import",
     "claims validate",
     "train",
