@@ -31,8 +31,8 @@ def test_every_command_and_option_is_offered():
     ("line", "offered"),
     [
         ("cla", ["claims"]),
-        ("claims ", ["diff", "list", "run", "show", "verify"]),
-        ("dev ", ["check", "register", "dates", "store", "zoo"]),
+        ("claims ", ["diff", "list", "run", "show", "new", "export", "import", "validate", "verify"]),
+        ("dev ", ["check", "register", "entries", "store", "zoo"]),
         ("dev store v", ["verify"]),
         ("prompts retrieval --questi", ["--questions"]),
         ("train --re", ["--recipe"]),
