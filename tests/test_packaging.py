@@ -106,7 +106,7 @@ def test_the_sources_of_a_data_wheel_are_copies_with_an_entry_point(building, tm
 
 
 def test_the_citation_has_the_version_that_comes_next_or_was_released():
-    """A date of release stands there once the section of the changelog has one."""
+    """The citation has a date of release exactly when the section of the changelog has one."""
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     found = re.search(r"^## \[([^]]*)\] - (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
     assert found is not None

@@ -26,14 +26,14 @@ ID = r"^[a-z][a-z0-9-]*:[A-Za-z0-9_-]+/[A-Za-z0-9_-]+@[1-9][0-9]*$"
 """Package, system, id and version."""
 
 Kind = Literal["attention pattern", "ablation", "representation", "order of learning", "capacity", "prediction", "data"]
-"""What a claim is about: where heads attend, what breaks without a part, what is written where, which comes first, how
-much is stored, which outputs are given, or how training data decide."""
+"""The subject of a claim: attention of heads, damage without a part, the content of activations or weights, the order
+in which parts are learned, how much is stored, the outputs, or the effect of training data."""
 Method = Literal[
     "ablation", "activation patching", "attention reading", "weight reading", "weight truncation", "probing",
     "behaviour", "course of training", "retraining", "controlled training", "capacity search", "theory",
 ]  # fmt: skip
-"""How a claim is measured. `behaviour`: losses, accuracies and outputs; `retraining`: models trained otherwise are
-compared; `controlled training`: parts are held or frozen meanwhile; `theory`: against numbers that follow exactly."""
+"""The method of a measure. `behaviour` reads losses, accuracies and outputs; `retraining` compares models that were
+trained in other ways; `controlled training` holds or freezes parts; `theory` compares with exact numbers."""
 Outcome = Literal["SUPPORTED", "REFUTED", "MIXED", "INCONCLUSIVE", "NOT_APPLICABLE"]
 Bounds = tuple[float | None, float | None]
 """An interval; null stands for an infinite end."""

@@ -40,7 +40,7 @@ from mnemoscope.report.rulings.words import find_quantity, required_control_resu
 OWN = "mnemo"
 """The first part of the ids of this package."""
 _NOT_FIXED = (VALUES, "machine", "registered", "superseded")
-"""What stands in a registration beside all that is fixed."""
+"""Entries of a registration that fix nothing."""
 
 
 def export_entry(claim: Claim, before: Entry | None = None, dates: Dates | None = None) -> Entry:

@@ -51,13 +51,13 @@ class PromptsStability(ResultOptions):
     n_random: int = 50
     """Random circuits of the same size to compare with."""
     max_seconds: float = 1800
-    """What takes longer by estimate is refused before it starts; of models with more than 8,000 edges."""
+    """Most seconds, as estimated; a longer search is refused, on models with more than 8,000 edges."""
     seed: int = 0
     """Draws prompts, random circuits, and the combinations of all choices at once."""
     device: str = "cpu"
-    """Where the model goes."""
+    """Device of the model."""
     dtype: str = "float32"
-    """Of its weights."""
+    """Precision of its weights."""
     out: Path = Path("results/prompts-stability")
     """Arrays, tables and a page with figures go here in place of earlier ones."""
 
