@@ -45,6 +45,21 @@ def test_an_effect_that_is_nowhere_has_p_one():
     assert flip_signs(np.zeros((2, 20)), 999, rng()).tolist() == [1, 1]
 
 
+def test_rounding_decides_no_p():
+    """In many prompts a head does nothing, up to rounding, and one prompt carries the sum."""
+    exact = np.zeros((3, 24))
+    exact[0, 0], exact[1, :4], exact[2] = 14.3, [14.3, 0.05, 0.06, 0.4], 14.3
+    rounded = exact + rng().normal(0, 2e-6, exact.shape)
+    for effects in (exact, rounded):
+        found = flip_signs(effects, 9999, rng())
+        assert found[:2] == pytest.approx([1, 1 / 8], abs=0.02)
+        assert found[2] == 1e-4
+    heads = draw_heads(exact[None], 999, rng())
+    assert np.array_equal(draw_heads(rounded[None], 999, rng()), heads)
+    controls = np.tile(exact.mean(1), (19, 1))
+    assert rank_among(rounded, controls).tolist() == rank_among(exact, controls).tolist() == [1, 1, 1]
+
+
 def test_a_head_like_all_others_of_its_layer_is_no_news():
     effects = np.ones((2, 4, 10))
     assert (draw_heads(effects, 999, rng()) == 1).all()

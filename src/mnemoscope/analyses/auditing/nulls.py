@@ -31,7 +31,8 @@ N_RESAMPLES = 2000
 _AT_ONCE = 2**22
 _FLOOR = 0.3
 """Smallest error of a resample, as a share of the error."""
-_ROUNDING = 1e-9
+_ROUNDING = 1e-6
+"""Effects are differences of numbers in single precision: sums closer than this share of the largest are equal."""
 
 
 def mean_effects(effects: Effects) -> Float[np.ndarray, " cell"]:
@@ -44,7 +45,7 @@ def flip_signs(effects: Effects, n_draws: int, rng: np.random.Generator) -> Floa
     """P against effects that are symmetric about 0."""
     values = np.nan_to_num(effects)
     n = effects.shape[1]
-    bound, exact = _bound(values.sum(1)), n <= EXACT
+    bound, exact = _bound(values.sum(1), n * abs(values).max(initial=0)), n <= EXACT
     extreme, drawn = np.zeros(len(effects)), 0
     for signs in _all_signs(n) if exact else _drawn_signs(n, n_draws, len(effects), rng):
         extreme += (abs(values @ signs) >= bound[:, None]).sum(1)
@@ -76,7 +77,7 @@ def draw_heads(
     """P against a head of the same layer that is drawn anew for every cluster."""
     values = np.nan_to_num(effects)
     n_others, n_heads, n = values.shape
-    bound, extreme = _bound(values.sum(2)), np.zeros((n_others, n_heads))
+    bound, extreme = _bound(values.sum(2), n * abs(values).max(initial=0)), np.zeros((n_others, n_heads))
     for size in _chunks(n_draws, n_others * n):
         chosen = rng.integers(n_heads, size=(size, n))
         sums = abs(values[:, chosen, np.arange(n)].sum(-1))
@@ -106,7 +107,8 @@ def deal_labels(
 
 def rank_among(effects: Effects, controls: Float[np.ndarray, "control cell"]) -> Float[np.ndarray, " cell"]:
     """P against the mean effects of controls, cell by cell."""
-    extreme = (abs(controls) >= _bound(mean_effects(effects))).sum(0)
+    means = mean_effects(effects)
+    extreme = (abs(controls) >= _bound(means, np.nanmax(abs(np.vstack([means, controls]))))).sum(0)
     return (extreme + 1) / (len(controls) + 1)
 
 
@@ -130,9 +132,9 @@ def mean_intervals(effects: Effects, rng: np.random.Generator) -> Float[np.ndarr
     return np.stack([mean - np.maximum(high, student) * error, mean - np.minimum(low, -student) * error])
 
 
-def _bound(totals: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """The size from which a draw is as extreme; rounding does not tell equal ones apart."""
-    return abs(totals) * (1 - _ROUNDING)
+def _bound(totals: Float[np.ndarray, "*shape"], largest: float) -> Float[np.ndarray, "*shape"]:
+    """The size from which a draw is as extreme, where none is above `largest`: rounding tells no equal ones apart."""
+    return abs(totals) - _ROUNDING * largest
 
 
 def _chunks(n_draws: int, n_each: int) -> Iterator[int]:
