@@ -9,6 +9,7 @@ from mnemoscope.claims.claim import Control, Criterion, Gate
 from mnemoscope.claims.judge import judge
 from mnemoscope.claims.registration import Superseded
 from mnemoscope.claims.ruling import Ruling, SensitivityCell, ruling_record
+from mnemoscope.core.clamp import Clamp
 from mnemoscope.core.presets import Configuration
 from mnemoscope.report.rulings.words import describe_changed_favourites
 from tests.claims.trials import along_seeds, clearing, make_claim, make_evidence
@@ -26,6 +27,13 @@ def test_a_cell_flips_where_another_outcome_comes_up():
         assert (
             SensitivityCell(factor="kind", value="zero", verdict=verdict, before=ruling.verdict.outcome).flips == flips
         )
+
+
+def test_a_record_has_the_clamps_of_its_units_as_text():
+    held = Configuration(preset="k-hop-4", changes=(("recipe.clamps", (Clamp(place="L0 attn_out", value="zero"),)),))
+    ruling = rule(make_claim(units={"held": held}), make_evidence(clearing(16, 16)))
+    unit = json.loads(json.dumps(ruling_record(ruling)))["units"]["held"]
+    assert unit == {"preset": "k-hop-4", "recipe": "quick", "recipe.clamps": ["L0 attn_out=zero"]}
 
 
 def test_the_reason_begins_with_what_another_training_decides():

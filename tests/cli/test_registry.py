@@ -71,9 +71,9 @@ def test_faults_are_listed_with_their_fields(capsys):
 
 
 def test_verdicts_of_a_trial_come_into_copies_of_entries(capsys):
-    """K3 is supported on record, K5 not tried."""
+    """K3 is supported on record, I1 not tried."""
     Path("verdicts.json").write_text(
-        json.dumps([record("K3", "SUPPORTED", 15), record("K5", "REFUTED", 0)]), encoding="utf-8"
+        json.dumps([record("K3", "SUPPORTED", 15), record("I1", "REFUTED", 0)]), encoding="utf-8"
     )
     main(["claims", "import", "verdicts.json", "--out", "out", "--report", "experiments/mine"])
     assert "not tried │ REFUTED, 0 of 16" in text(capsys)
@@ -82,7 +82,7 @@ def test_verdicts_of_a_trial_come_into_copies_of_entries(capsys):
     assert on_file is not None
     assert (len(imported.verdicts), imported.verdict.sd) == (len(on_file.verdicts), 0.1)
     assert imported.verdict.judged == on_file.verdict.judged
-    assert read_entry(Path("out/mnemo/k-hop/K5.json")).verdict.report == "experiments/mine"
+    assert read_entry(Path("out/mnemo/induction-formation/I1.json")).verdict.report == "experiments/mine"
     assert entry_of(package_of(CLAIMS.get("K3")), "K3") == on_file
     Path("verdicts.json").write_text(json.dumps([record("K3", "REFUTED", 0)]), encoding="utf-8")
     with pytest.raises(SystemExit):

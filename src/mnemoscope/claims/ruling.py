@@ -209,6 +209,7 @@ class Ruling:
 def ruling_record(ruling: Ruling) -> dict[str, Any]:
     """A ruling as plain data for JSON; numbers that are not finite become None."""
     claim = ruling.claim
+    fixed = registration(claim, expected_seeds(claim))
     return {
         **verdict_record(ruling.verdict),
         "reason": ruling.reason,
@@ -216,7 +217,10 @@ def ruling_record(ruling: Ruling) -> dict[str, Any]:
         "statement": claim.statement,
         "source": claim.source,
         "headline": claim.headline,
-        "units": {name: {"preset": u.preset, "recipe": u.recipe, **dict(u.changes)} for name, u in claim.units.items()},
+        "units": {
+            name: {"preset": unit["preset"], "recipe": unit["recipe"], **unit["changes"]}
+            for name, unit in fixed["units"].items()
+        },
         "models": list(ruling.evidence.models),
         "favoured": list(ruling.favoured),
         "favoured_otherwise": [
@@ -234,7 +238,7 @@ def ruling_record(ruling: Ruling) -> dict[str, Any]:
         "selection": list(ruling.selection),
         "verified": ruling.verified,
         "false_discovery_rate": ruling.false_discovery_rate,
-        "fixed": registration(claim, expected_seeds(claim)),
+        "fixed": fixed,
         "rivals": [
             {**verdict_record(ruling.rivals[rival.id]), "statement": rival.statement}
             for rival in claim.rivals

@@ -81,7 +81,6 @@ SYSTEMS.add(
                 seeds=tuple(range(16, 32)),
                 changes=HELD_BACK,
                 called="first-layer-late",
-                packed=False,
             ),
         ),
         compact=True,
