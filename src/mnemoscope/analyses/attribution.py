@@ -250,9 +250,10 @@ def logit_attribution(
         `attribution` over (component, prompt, pos), (layer, head, prompt, pos), (layer, neuron, prompt, pos), for
         features too, or (layer, head, key, prompt, pos), with `skill` in place of (prompt, pos) if there are skills;
         `rest`, all the other terms together (not by component); `logit_difference`, what they add up to. In nats,
-        float64; `pos` has the positions that are looked at, NaN in sequences where they are not; NaN for a skill without a position. By
-        component there is a coordinate `kind`: embedding, head, MLP, bias or hooks (see the module). Of
-        prompts made of texts `token` is what stands at (prompt, pos), and `pos_token` what all prompts have there.
+        float64; `pos` has the positions that are looked at, NaN in sequences where they are not; NaN for a skill
+        without a position. By component there is a coordinate `kind`: embedding, head, MLP, bias or hooks (see the
+        module). Of prompts made of texts `token` is what stands at (prompt, pos), and `pos_token` what all prompts
+        have there.
 
     Raises:
         InputError: The model is not supported, the sequences do not fit it, shapes differ, or a token or a layer is

@@ -184,6 +184,8 @@ class Transformer:
         n_entered: Sequence[int],
         past: Sequence[Past],
         read: Int[Tensor, " read"],
+        *,
+        prompts: Int[Tensor, " prompt"] | None = None,
     ) -> Float[Tensor, "cell prompt read d_output"]:
         """Logits after changes of the residual stream.
 
@@ -193,6 +195,7 @@ class Transformer:
             n_entered: Number of cells that have entered up to each point, the point itself included.
             past: Keys and values of every layer in the unchanged run.
             read: Positions whose logits are wanted, ascending; none lies before the first changed position.
+            prompts: Numbers of the prompts in `past` that run, which may come several times; None: all, once.
         """
         # Every cell enters the batch at its own point: the batch grows from layer to layer, and no cell runs a layer
         # before its change. Positions before `start` are those of the unchanged run, as keys and values in `past`.
@@ -204,7 +207,8 @@ class Transformer:
             added = None
             if len(changed):
                 assert block.attn is not None
-                added = block.attn.project_out(block.attn.z(block.ln1(changed), queries=queries, past=past[index]))
+                own = past[index] if prompts is None else past[index].select(prompts)
+                added = block.attn.project_out(block.attn.z(block.ln1(changed), queries=queries, past=own))
                 if block.parallel and block.mlp is not None:  # it reads the stream before attention is added
                     added += block.mlp(block.ln2(changed if queries is None else changed[:, :, queries]))
             if queries is not None:  # no later layer attends to the other positions

@@ -31,6 +31,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, Kind, Site
 from mnemoscope.engine.block import Attention
 from mnemoscope.engine.transformer import Transformer
+from mnemoscope.interventions.feature_cells import patched_features
 from mnemoscope.interventions.graph import n_kv_heads
 from mnemoscope.interventions.measurement import (
     Chunk,
@@ -236,6 +237,9 @@ class CellPatching:
     @torch.no_grad()
     def patched_logits(self, n_cells: Callable[[int], int]) -> Iterator[PatchedLogits]:
         """Logits of every cell that changes anything; `n_cells` says how many of one first position run at once."""
+        if self.grid.kind == "feature" and "neuron" in self.grid.axes:
+            yield from self._patched_features(n_cells)
+            return
         for start, numbers in sorted(self._group_by_start().items()):
             read = self.run.read[self.run.read >= start]
             size = n_cells(start)
@@ -243,6 +247,17 @@ class CellPatching:
                 chunk = numbers[first : first + size]
                 logits = self.run.weights.resume_from_stream(*self._changed_streams(chunk, start), self.run.past, read)
                 yield PatchedLogits(cells=chunk, first=len(self.run.read) - len(read), logits=logits)
+
+    def _patched_features(self, n_cells: Callable[[int], int]) -> Iterator[PatchedLogits]:
+        """The same for single features, prompt by prompt."""
+        grid, n_prompts = self.grid, len(self.run.base["resid_pre", 0])
+        for layer in grid.layers:
+            own = [
+                (number, grid.number_along(cell, "neuron") or 0, grid.number_along(cell, "pos"))
+                for number, cell in enumerate(grid.cells)
+                if grid.number_along(cell, "layer") == layer
+            ]
+            yield from patched_features(self.run, self.source, layer or 0, own, lambda at: n_prompts * n_cells(at))
 
     def _group_by_start(self) -> dict[int, list[int]]:
         """Numbers of cells by the first position that they change, in the order of their layers."""
