@@ -10,7 +10,9 @@ change of features leaves the error as it was.
 
 import copy
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,8 +23,11 @@ from mnemoscope.core.dictionary import Dictionary, activation_hook
 from mnemoscope.core.dictionary_places import dictionary_points
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, ModelLike, is_hooked, resolve_model
+from mnemoscope.core.specification import RunSpec
 from mnemoscope.engine.splices import split
+from mnemoscope.models.dictionary_files import load_dictionary
 from mnemoscope.models.lens import HookedTransformer
+from mnemoscope.models.run import Run
 
 
 class _Reader:
@@ -135,6 +140,30 @@ def with_dictionaries(model: ModelLike, dictionaries: Sequence[Dictionary], *, e
         _put(result, dictionary, error=error)
     result.setup()
     return result
+
+
+def run_with_dictionaries(run: Run, files: Sequence[Path]) -> Run:
+    """The same run, whose models have these dictionaries (`load_dictionary`); its label ends in `-dictionaries`.
+
+    A path is looked for in the directory of the run first, so that runs may have dictionaries of their own under one
+    name. Raises InputError where a model takes clamps already, and on loading a model where a dictionary does not fit.
+
+    >>> eye = torch.eye(32)
+    >>> parts = {"w_enc": eye, "b_enc": torch.zeros(32), "w_dec": eye, "b_dec": torch.zeros(32)}
+    >>> dictionary = ms.Dictionary(name="identity", layer=0, reads="mlp_out", writes="mlp_out", **parts)
+    >>> ms.save_dictionary(dictionary, Path("identity.safetensors"))
+    >>> with_features = ms.models.run_with_dictionaries(run, [Path("identity.safetensors")])
+    >>> with_features.hooked().dictionaries[0].name
+    'identity'
+    """
+    if run.prepare is not None:
+        raise InputError("a model with clamps takes no dictionaries; look at either")
+    places = [run.path / file if (run.path / file).exists() else Path(file) for file in files]
+    return replace(run, prepare=partial(_with_files, files=tuple(places)), view="-dictionaries")
+
+
+def _with_files(model: Any, spec: RunSpec, step: int, *, files: Sequence[Path]) -> Any:
+    return with_dictionaries(model, [load_dictionary(file, model=model) for file in files])
 
 
 def _put(model: Any, dictionary: Dictionary, *, error: bool) -> None:
