@@ -77,6 +77,7 @@ class Rival:
             def add(written: Tensor, hook: Any, added: Tensor = added) -> Tensor:
                 return written + added
 
+            how: dict[str, Any]
             inputs, how = (self.stream, {"start_at_layer": LAYER}) if self.resumed else (self.pairs.clean.inputs, {})
             logits = self.model.run_with_hooks(inputs, fwd_hooks=[(f"blocks.{LAYER}.hook_mlp_out", add)], **how)
             self.result[number] = at_target(logits[:, -1], answer) - at_target(logits[:, -1], foil)

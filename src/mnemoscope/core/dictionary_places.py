@@ -27,8 +27,9 @@ def layer_dictionary(model: HookedModel, layer: int | None) -> Dictionary:
     found = model_dictionaries(model)
     if layer not in found:
         have = ", ".join(f"L{each}" for each in sorted(found)) or "none"
+        given = "" if layer is None else f"got L{layer}, and "
         raise InputError(
-            f"features and errors need a layer with a dictionary; got L{layer}, and those that have one are: {have}; "
+            f"features and errors need a layer with a dictionary; {given}those that have one are: {have}; "
             "give the model one with ms.with_dictionaries(model, [dictionary])"
         )
     return found[layer]
