@@ -8,7 +8,6 @@ from itertools import product
 from typing import Any
 
 import mnemoscope as ms
-from mnemoscope.core.dictionary_places import model_dictionaries, site_layers
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.runtime import progress
 from mnemoscope.core.site import BY_HEAD, EMBEDDINGS, MLP, Kind, Site
@@ -71,6 +70,7 @@ _SCORES = ("accuracy", "log_prob")
 
 def measure(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
     """Probes of one run, and the losses when their latents are erased; sites by role."""
+    from mnemoscope.core.dictionary_places import model_dictionaries
     from mnemoscope.core.positions import find_position
 
     model, seed = run.hooked(options.step), run.spec.seed
@@ -138,6 +138,7 @@ def _prompts(run: ms.Run, options: Probe) -> tuple[ms.Batch, ms.Batch]:
 def _sites(model: ms.HookedModel, named: Mapping[str, str], kinds: Sequence[Kind], pos: int) -> dict[str, Site]:
     """Sites by name: for every kind those of all heads, by role, or of all layers."""
     from mnemoscope.analyses.roles import HEAD
+    from mnemoscope.core.dictionary_places import site_layers
 
     heads = [tuple(int(number) for number in name[1:].split("H")) for name in named if HEAD.fullmatch(name)]
     found = []
