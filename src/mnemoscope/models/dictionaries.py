@@ -147,14 +147,6 @@ def run_with_dictionaries(run: Run, files: Sequence[Path]) -> Run:
 
     A path is looked for in the directory of the run first, so that runs may have dictionaries of their own under one
     name. Raises InputError where a model takes clamps already, and on loading a model where a dictionary does not fit.
-
-    >>> eye = torch.eye(32)
-    >>> parts = {"w_enc": eye, "b_enc": torch.zeros(32), "w_dec": eye, "b_dec": torch.zeros(32)}
-    >>> dictionary = ms.Dictionary(name="identity", layer=0, reads="mlp_out", writes="mlp_out", **parts)
-    >>> ms.save_dictionary(dictionary, Path("identity.safetensors"))
-    >>> with_features = ms.models.run_with_dictionaries(run, [Path("identity.safetensors")])
-    >>> with_features.hooked().dictionaries[0].name
-    'identity'
     """
     if run.prepare is not None:
         raise InputError("a model with clamps takes no dictionaries; look at either")
