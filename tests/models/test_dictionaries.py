@@ -9,6 +9,7 @@ import torch
 import mnemoscope as ms
 from mnemoscope.core.errors import InputError
 from mnemoscope.engine.architecture import read_transformer
+from mnemoscope.engine.budget import n_rows_at_once
 from mnemoscope.interventions.run import run_at
 from mnemoscope.models.dictionaries import run_with_dictionaries, with_dictionaries
 from tests.bridge import as_bridge
@@ -128,6 +129,15 @@ def test_several_layers_and_the_original_is_left_alone():
     assert list(model.hook_dict) == points
     assert all(a is b for a, b in zip(model.parameters(), both.parameters(), strict=True))
     assert {name for name, _ in both.named_parameters()} == {name for name, _ in model.named_parameters()}
+
+
+def test_passes_leave_room_for_the_features():
+    model = random_model(n_layers=2)
+    many = torch.zeros(5000, 8)
+    wide = random_dictionary(model, w_enc=many, b_enc=many[:, 0], w_dec=many)
+    split = with_dictionaries(model, [wide])
+    few, more = (n_rows_at_once(subject, 9, max_bytes=10_000_000) for subject in (split, model))
+    assert few == 10_000_000 // (4 * 9 * (4 * 5000 + 6 * 8 + 6 * 4 * 8)) < more
 
 
 def test_gradients_at_the_parts_are_those_of_what_they_add():
