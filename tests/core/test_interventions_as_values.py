@@ -113,6 +113,7 @@ def test_every_kind_and_every_weight_names_its_place():
     assert {str(Site(kind=kind, layer=None if "embed" in kind else 0).hook) for kind in KINDS if kind != "result"} == {
         *("hook_embed", "hook_pos_embed", "blocks.0.mlp.hook_pre", "blocks.0.mlp.hook_post"),
         *(f"blocks.0.hook_{name}" for name in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")),
+        *("blocks.0.hook_feature", "blocks.0.hook_error"),
         *(f"blocks.0.attn.hook_{name}" for name in ("q", "k", "v", "z", "attn_scores", "pattern")),
     }
     assert len(WEIGHTS) == 16

@@ -93,7 +93,7 @@ def test_the_table_of_sites_is_that_of_the_code():
     }
     assert {kind for kind, axes, _ in rows if "head" in axes} == set(BY_HEAD)
     assert {kind for kind, axes, _ in rows if "key" in axes} == set(ATTENTION)
-    assert {kind for kind, axes, _ in rows if "d_mlp" in axes} == set(BY_NEURON)
+    assert {kind for kind, axes, _ in rows if "d_mlp" in axes or "feature" in axes} == set(BY_NEURON)
 
 
 def commands() -> list[str]:

@@ -11,7 +11,7 @@ import torch
 import mnemoscope as ms
 from mnemoscope.core.patterns import fixed
 from mnemoscope.core.protocols import masked_token
-from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, MLP
+from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, MLP, OF_DICTIONARY
 from mnemoscope.explorer.packing import Packer, page_configuration
 from mnemoscope.interventions.run import intervene
 from tests.explorer.chromium import computed, needs_chromium
@@ -128,7 +128,7 @@ class Draws:
             there = ms.Site(**site)
             edit = {"kind": "value", "site": site, "values": values.tolist()}
             return edit, [ms.Zero(site=there), ms.Add(site=there, direction=direction)]
-        site = self.site([kind for kind in KINDS if kind not in ("result", "scores")])
+        site = self.site([kind for kind in KINDS if kind not in ("result", "scores", *OF_DICTIONARY)])
         return self._edit(kind, sources, site=site), [self._placed(kind, ms.Site(**site), sources)]
 
     @staticmethod

@@ -22,7 +22,7 @@ from mnemoscope.core.intervention import (
     Zero,
 )
 from mnemoscope.core.patterns import Mechanism
-from mnemoscope.core.site import ATTENTION, BY_HEAD, KINDS, WEIGHTS, ParamSite, Site
+from mnemoscope.core.site import ATTENTION, BY_HEAD, KINDS, OF_DICTIONARY, WEIGHTS, ParamSite, Site
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.run import intervene, run_with
 from tests.bridge import as_bridge
@@ -44,7 +44,7 @@ MODELS = {
 
 def every_site(model, **fields) -> list[Site]:
     mlp = () if not model.cfg.attn_only else ("pre", "post", "mlp_out", "resid_mid")
-    kinds = [kind for kind in KINDS if kind not in mlp]
+    kinds = [kind for kind in KINDS if kind not in (*mlp, *OF_DICTIONARY)]
     return [Site(kind=kind, layer=None if "embed" in kind else 1, **fields) for kind in kinds]
 
 
@@ -401,7 +401,7 @@ def test_a_stand_in_that_is_no_hooked_model_says_so():
         run_with(Predictor(TASK), BATCH, [])
 
 
-BRIDGED = [kind for kind in KINDS if kind not in ATTENTION]
+BRIDGED = [kind for kind in KINDS if kind not in (*ATTENTION, *OF_DICTIONARY)]
 
 
 @pytest.mark.parametrize("kind", BRIDGED)

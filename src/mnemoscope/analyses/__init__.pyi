@@ -60,6 +60,7 @@ from .evaluation import expected_accuracy as expected_accuracy
 from .evaluation import lowest_skill_accuracy as lowest_skill_accuracy
 from .evaluation import mean_loss as mean_loss
 from .evaluation import subgroup_sequences as subgroup_sequences
+from .feature_matching import dictionary_agreement as dictionary_agreement
 from .forward import check_fits as check_fits
 from .forward import log_probs as log_probs
 from .forward import predicted_vectors as predicted_vectors
@@ -106,7 +107,6 @@ from .neuron_groups import top_inputs as top_inputs
 from .neuron_removal import group_effects as group_effects
 from .neuron_removal import neuron_effects as neuron_effects
 from .neuron_removal import neuron_shares as neuron_shares
-from .neurons import mlp_block as mlp_block
 from .neurons import neuron_activity as neuron_activity
 from .neurons import neuron_keys as neuron_keys
 from .neurons import neuron_values as neuron_values
@@ -132,6 +132,7 @@ from .predictions import target_counts as target_counts
 from .probe_rows import split_sequences as split_sequences
 from .probe_rows import with_latent as with_latent
 from .probe_rows import with_random_labels as with_random_labels
+from .reconstruction import dictionary_quality as dictionary_quality
 from .roles import ablate_by_role as ablate_by_role
 from .roles import by_role as by_role
 from .roles import choose_roles as choose_roles
@@ -156,3 +157,4 @@ from .truncation import SpectrumPart as SpectrumPart
 from .truncation import WeightSets as WeightSets
 from .truncation import last_mlp as last_mlp
 from .truncation import truncate as truncate
+from .units import mlp_block as mlp_block

@@ -40,7 +40,7 @@ def with_clamps(run: Run) -> Run:
     """
     if not run.spec.recipe.clamps:
         raise InputError(f"the recipe of {run.path} has no clamps; look at the run as it is")
-    return replace(run, prepare=put_clamps)
+    return replace(run, prepare=put_clamps, view="-clamped")
 
 
 def put_clamps(model: HookedTransformer, spec: RunSpec, step: int) -> None:

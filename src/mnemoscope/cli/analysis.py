@@ -33,6 +33,8 @@ def record_command(record: Record) -> Command:
         chosen = own(**{field.name: getattr(given, field.name) for field in dataclasses.fields(own)})
         runs = ms.find_runs(given.runs)
         runs = [ms.analyses.with_clamps(run) for run in runs] if given.clamped else runs
+        if given.dictionary:
+            runs = [ms.models.run_with_dictionaries(run, given.dictionary) for run in runs]
         record.refuse(chosen, runs, option="--n")
         groups = ms.models.by_label(runs)
         originals = originals_by_label(groups, given.original)

@@ -64,7 +64,12 @@ class Sizes:
     def floats_per_position(self) -> int:
         """Numbers per position in a forward pass of the model itself, without logits."""
         attention = 6 * self._heads + 6 * self.cfg.n_heads * self.n_pos
-        return 6 * self.cfg.d_model + max(attention, 6 * self._d_mlp)
+        return 6 * self.cfg.d_model + max(attention, 6 * self._d_mlp) + 4 * self.n_features
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of the largest dictionary of the model; 0 without one."""
+        return getattr(self.cfg, "n_features", 0)
 
     @property
     def _heads(self) -> int:
@@ -124,6 +129,8 @@ class Sizes:
         """Numbers per position in an activation of this kind."""
         if kind in ATTENTION:
             return self.cfg.n_heads * self.n_pos
+        if kind == "feature":
+            return self.n_features
         return self._heads if kind in BY_HEAD else self._d_mlp if kind in BY_NEURON else self.cfg.d_model
 
 

@@ -49,6 +49,10 @@ class Norm:
             return F.layer_norm(x, x.shape[-1:], self.w, self.b, self.eps)
         return F.rms_norm(x, x.shape[-1:], self.w, self.eps)
 
+    def without_weights(self) -> "Norm":
+        """The same without gain and bias."""
+        return Norm(kind=self.kind, eps=self.eps)
+
     def scale(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows 1"]:
         """Divisors of the rows, sqrt(variance + eps) or sqrt(mean of x² + eps)."""
         return self._size(self._centred(x))

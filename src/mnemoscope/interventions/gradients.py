@@ -138,7 +138,7 @@ def n_prompts_to_trace(
     cfg, n_pos, sizes = question.model.cfg, question.n_pos, question.sizes
     heads, d_mlp = cfg.n_heads * cfg.d_head, 0 if cfg.attn_only else cfg.d_mlp
     widths = 12 * cfg.d_model + 10 * heads + 5 * d_mlp if by_engine else 24 * cfg.d_model + 12 * heads + 6 * d_mlp
-    graph = cfg.n_layers * (widths + 6 * cfg.n_heads * n_pos)
+    graph = cfg.n_layers * (widths + 6 * cfg.n_heads * n_pos + 6 * sizes.n_features)
     traces = n_runs * (sizes.hooked_pass_bytes(everywhere=False) + sizes.float_bytes * n_pos * graph)
     at_work = traces + sizes.float_bytes * n_pos * readers * cfg.n_heads
     n, target = len(question.pairs), n_runs * efficient_pass_bytes(question.model, CHUNK_BYTES)

@@ -2,6 +2,7 @@ from . import constructed as constructed
 from .adapted import AdaptedModel as AdaptedModel
 from .adapted import from_transformers as from_transformers
 from .building import build as build
+from .dictionaries import run_with_dictionaries as run_with_dictionaries
 from .files import write_atomically as write_atomically
 from .language.conversion import bridged_language_model as bridged_language_model
 from .language.conversion import named_language_model as named_language_model

@@ -53,13 +53,16 @@ class Run:
 
     path: Path
     spec: RunSpec
-    prepare: Callable[[HookedTransformer, RunSpec, int], None] | None = None
-    """Changes every model that is loaded, from the specification and the step (`analyses.with_clamps`)."""
+    prepare: Callable[[HookedTransformer, RunSpec, int], HookedTransformer | None] | None = None
+    """Changes every model that is loaded, or replaces it, from the specification and the step (`analyses.with_clamps`,
+    `models.run_with_dictionaries`)."""
+    view: str = ""
+    """End of the label, of a run that prepares its models."""
 
     @property
     def label(self) -> str:
         """Preset and recipe: what runs that differ in the seed only have in common."""
-        return label_of(self.spec) + ("-clamped" if self.prepare else "")
+        return label_of(self.spec) + self.view
 
     def _repr_html_(self) -> str:
         """The place of the run, its progress, and the last measurements, for notebooks."""
@@ -142,7 +145,7 @@ class Run:
         else:
             model = load_checkpoint(path, device=device, own=own)
         if self.prepare is not None:
-            self.prepare(model, self.spec, step)
+            model = self.prepare(model, self.spec, step) or model
         return model
 
     def models(self) -> Iterator[tuple[int, HookedTransformer]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import mnemoscope as ms
 from mnemoscope.core.errors import in_range
@@ -18,6 +18,8 @@ class Neurons(Options):
 
     layer: int = 0
     """Whose neurons."""
+    units: Literal["neurons", "features"] = "neurons"
+    """Neurons, or the features of the layer's dictionary in their place (with `--dictionary FILE`)."""
     top: int = 10
     """Neurons of the first run that are listed, the most needed first."""
     sampled: bool = False
@@ -48,7 +50,14 @@ def measure(run: ms.Run, options: Neurons) -> dict[str, xr.Dataset]:
     inputs = batch if options.sampled else task.enumerate(split=split)
     model, skills = run.hooked(options.step), task.skills(batch)
     return ms.analyses.read_neurons(
-        model, batch, skills=skills, reference=reference, inputs=inputs, layer=options.layer, seed=seed
+        model,
+        batch,
+        skills=skills,
+        reference=reference,
+        inputs=inputs,
+        layer=options.layer,
+        units=options.units,
+        seed=seed,
     )
 
 

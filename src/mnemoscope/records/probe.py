@@ -70,6 +70,7 @@ _SCORES = ("accuracy", "log_prob")
 
 def measure(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
     """Probes of one run, and the losses when their latents are erased; sites by role."""
+    from mnemoscope.core.dictionary_places import model_dictionaries
     from mnemoscope.core.positions import find_position
 
     model, seed = run.hooked(options.step), run.spec.seed
@@ -79,10 +80,13 @@ def measure(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
     pos = find_position(given, test.positions, test.inputs.shape[1], argument="--pos")
     sites = _sites(model, ms.analyses.last_roles(run), options.sites, pos)
     latents = list(options.latents or _latents(run, pos))
+    untrained: ms.HookedModel = run.untrained(own=True)
+    if spliced := model_dictionaries(model):  # the same dictionaries of a model that has learned nothing
+        untrained = ms.with_dictionaries(untrained, list(spliced.values()))
     common = {
         "sites": list(sites.values()),
         "test": test,
-        "controls": {"untrained": run.untrained(own=True)},
+        "controls": {"untrained": untrained},
         "seed": seed,
     }
     pairs = list(product(latents, sites)) if options.erase else []
@@ -134,6 +138,7 @@ def _prompts(run: ms.Run, options: Probe) -> tuple[ms.Batch, ms.Batch]:
 def _sites(model: ms.HookedModel, named: Mapping[str, str], kinds: Sequence[Kind], pos: int) -> dict[str, Site]:
     """Sites by name: for every kind those of all heads, by role, or of all layers."""
     from mnemoscope.analyses.roles import HEAD
+    from mnemoscope.core.dictionary_places import site_layers
 
     heads = [tuple(int(number) for number in name[1:].split("H")) for name in named if HEAD.fullmatch(name)]
     found = []
@@ -143,7 +148,7 @@ def _sites(model: ms.HookedModel, named: Mapping[str, str], kinds: Sequence[Kind
         elif kind in BY_HEAD:
             found += [Site(kind=kind, layer=layer, head=head) for layer, head in heads]
         else:
-            found += [Site(kind=kind, layer=layer) for layer in range(model.cfg.n_layers)]
+            found += [Site(kind=kind, layer=layer) for layer in site_layers(model, kind)]
     places = {ms.analyses.rename_heads(str(site), named): site for site in found}
     return {name: Site(kind=site.kind, layer=site.layer, head=site.head, pos=pos) for name, site in places.items()}
 

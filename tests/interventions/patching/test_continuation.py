@@ -9,7 +9,7 @@ from transformer_lens import patching
 from mnemoscope.analyses.patching import patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOG_PROB, LOGIT_DIFF, METRICS, at_target
-from mnemoscope.core.site import ATTENTION, EMBEDDINGS
+from mnemoscope.core.site import ATTENTION, EMBEDDINGS, OF_DICTIONARY
 from mnemoscope.engine.architecture import resumable_transformer
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.cells import AXES, grid
@@ -96,7 +96,7 @@ def test_both_ways_agree_everywhere(name, scored, differ):
     only = {"layer": [0, subject.cfg.n_layers - 1] if subject.cfg.n_layers > 1 else [0], "neuron": [0, 7]}
     for kind, axes in AXES.items():
         everything = name in ("LN", "attention only", "like Llama", "like Pythia")
-        if not exists(subject, kind) or (not everything and kind not in SOME):
+        if kind in OF_DICTIONARY or not exists(subject, kind) or (not everything and kind not in SOME):
             continue
         if kind == "pre" and subject.cfg.gated_mlp:
             continue
