@@ -1,9 +1,10 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from mnemoscope.core.dictionary import Dictionary
+from mnemoscope.core.dictionary import Dictionary, activation_hook
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.seeding import generator
 
@@ -116,3 +117,35 @@ def test_what_is_no_dictionary_is_refused(changes, words):
 def test_a_changed_copy_is_checked_too():
     with pytest.raises(InputError, match="b_dec"):
         replace(small(), b_dec=torch.zeros(2))
+
+
+CFG = {"n_layers": 2, "attn_only": False, "parallel_attn_mlp": False, "normalization_type": "LN"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "hook"),
+    [
+        ("mlp_in", {}, "blocks.1.ln2.hook_normalized"),
+        ("mlp_in", {"normalization_type": None}, "blocks.1.hook_resid_mid"),
+        ("mlp_in", {"normalization_type": None, "parallel_attn_mlp": True}, "blocks.1.hook_resid_pre"),
+        ("mlp_out", {}, "blocks.1.hook_mlp_out"),
+        ("resid_mid", {}, "blocks.1.hook_resid_mid"),
+        ("attn_out", {"attn_only": True}, "blocks.1.hook_attn_out"),
+    ],
+)
+def test_the_hook_point_of_an_activation(kind, changes, hook):
+    assert activation_hook(kind, 1, SimpleNamespace(**{**CFG, **changes})) == hook
+
+
+@pytest.mark.parametrize(
+    ("kind", "layer", "changes", "words"),
+    [
+        ("z", 0, {}, "must be one of"),
+        ("mlp_out", 2, {}, "from 0 to 1; got 2"),
+        ("mlp_in", 0, {"attn_only": True}, "no MLP"),
+        ("resid_mid", 0, {"parallel_attn_mlp": True}, "take resid_pre"),
+    ],
+)
+def test_an_activation_that_a_model_lacks_is_refused(kind, layer, changes, words):
+    with pytest.raises(InputError, match=words):
+        activation_hook(kind, layer, SimpleNamespace(**{**CFG, **changes}))

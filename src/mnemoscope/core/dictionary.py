@@ -23,6 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.protocols import ModelConfig
 
 ReadKind = Literal["resid_pre", "attn_out", "resid_mid", "mlp_in", "mlp_out", "resid_post"]
 """What dictionaries read, in the order in which a block computes it."""
@@ -34,6 +35,23 @@ FeatureActivation = Literal["relu", "topk", "jumprelu", "groupmax"]
 FEATURE_ACTIVATIONS: tuple[FeatureActivation, ...] = get_args(FeatureActivation)
 
 
+def activation_hook(kind: ReadKind, layer: int, cfg: ModelConfig) -> str:
+    """The hook point at which a model has an activation that dictionaries read or write.
+
+    Raises InputError where the model has no such layer, no MLP, or no such activation.
+    """
+    one_of("the activation of a dictionary", kind, READ_KINDS)
+    in_range("the layer of a dictionary", layer, 0, cfg.n_layers - 1)
+    if cfg.attn_only and kind.startswith("mlp"):
+        raise InputError(f"the model has no MLP (attn_only), so that nothing is {kind}; take a model with one")
+    stream = "resid_pre" if cfg.parallel_attn_mlp else "resid_mid"
+    if kind == "resid_mid" != stream:
+        raise InputError("the model has its MLP beside the attention, so that nothing is resid_mid; take resid_pre")
+    if kind == "mlp_in":
+        return f"blocks.{layer}." + ("ln2.hook_normalized" if cfg.normalization_type else f"hook_{stream}")
+    return f"blocks.{layer}.hook_{kind}"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dictionary:
     """Sparse features of one activation of one layer. Do not change its tensors any more.
@@ -41,7 +59,8 @@ class Dictionary:
     Attributes:
         name: Name in results.
         layer: Number of the block, from 0.
-        reads: What is encoded; `mlp_in` is what the weights of the MLP read, after the normalisation if there is one.
+        reads: What is encoded. `mlp_in` is the stream that the MLP reads: normalised, before gain and bias
+            (`ln2.hook_normalized`); in a model without normalisation the stream itself.
         writes: What is reconstructed; the same for an autoencoder, `mlp_out` for a transcoder.
         w_enc: Weights of the encoder, a row a feature.
         b_enc: Biases of the encoder.
