@@ -52,7 +52,8 @@ def save_dictionary(dictionary: Dictionary, path: Path) -> None:
     >>> ms.load_dictionary(Path("identity.safetensors")) == found
     True
     """
-    write_tensors(Path(path), dictionary.tensors, {"kind": _KIND, "settings": json.dumps(dictionary.settings)})
+    tensors = {name: value.clone() for name, value in dictionary.tensors.items()}  # tied weights share memory
+    write_tensors(Path(path), tensors, {"kind": _KIND, "settings": json.dumps(dictionary.settings)})
 
 
 def load_dictionary(

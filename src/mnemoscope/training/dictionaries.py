@@ -77,7 +77,7 @@ def train_dictionary(
 
 
 def _rows(model: HookedModel, data: Task | Batch, places: Sequence[str]) -> list[Tensor]:
-    """What is read and what is written at the real positions of sequences, a row each, drawn by their weights."""
+    """Activations at several hook points, a row for each position that is no padding, drawn by weight."""
     draws = generator(0, "dictionary", "rows")
     n = min(_MAX_ROWS, _MAX_NUMBERS // model.cfg.d_model)
     if not isinstance(data, Batch):

@@ -130,6 +130,7 @@ def _keep_recipe(out: Path, recipe: ms.DictionaryRecipe) -> None:
         kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         if apart := [f"{name}={kept.get(name)}" for name in given if kept.get(name) != given[name]]:
             raise InputError(f"{out} holds dictionaries of another recipe ({', '.join(apart)}); name another --out")
+        return
     ms.models.write_atomically(file, json.dumps(given, indent=1).encode())
 
 
