@@ -170,6 +170,7 @@ def test_transcoders_of_saelens(tmp_path, architecture):
         ({}, {"r_mag": torch.ones(N)}, "also holds r_mag"),
         ({}, {"W_dec": None}, "lacks W_dec"),
         ({"architecture": "jumprelu"}, {}, "lacks threshold"),
+        ({"architecture": "topk"}, {}, "must name k"),
         ({**TRANSCODER, "architecture": "transcoder", "hook_name_out": "blocks.3.hook_mlp_out"}, {}, "one layer"),
     ],
 )
