@@ -7,9 +7,9 @@ whitened over the rows, a dictionary minimises
 
 by Adam. Rows of W_dec have unit norm by construction: without that, small features with long directions would evade the
 penalty (Bricken et al. 2023, "Towards monosemanticity"). TopK has no penalty (Gao et al. 2024, "Scaling and evaluating
-sparse autoencoders"). Whitening gives every direction one weight: here one direction of an activation may have 99 % of
-its variance and matter little (Saraswatula and Klindt 2025, "Data whitening improves sparse autoencoder learning").
-Afterwards it is moved into the weights, so that the dictionary takes activations as they are.
+sparse autoencoders"). Whitening gives every direction one weight: one direction may have 99 % of the variance of an
+activation, and the model still needs the others. Afterwards it is moved into the weights, so that the dictionary takes
+activations as they are.
 
 Seeds of a dictionary share the rows; each has its own initial weights and order. The same seed gives the same numbers.
 """
