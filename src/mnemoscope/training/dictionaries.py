@@ -7,9 +7,9 @@ whitened over the rows, a dictionary minimises
 
 by Adam. Rows of W_dec have unit norm by construction: without that, small features with long directions would evade the
 penalty (Bricken et al. 2023, "Towards monosemanticity"). TopK has no penalty (Gao et al. 2024, "Scaling and evaluating
-sparse autoencoders"). Whitening gives every direction one weight: here one direction of an activation may have 99 % of
-its variance and matter little (Saraswatula and Klindt 2025, "Data whitening improves sparse autoencoder learning").
-Afterwards it is moved into the weights, so that the dictionary takes activations as they are.
+sparse autoencoders"). Whitening gives every direction one weight: one direction may have 99 % of the variance of an
+activation, and the model still needs the others. Afterwards it is moved into the weights, so that the dictionary takes
+activations as they are.
 
 Seeds of a dictionary share the rows; each has its own initial weights and order. The same seed gives the same numbers.
 """
@@ -34,7 +34,7 @@ _FLOOR = 1e-3
 """Share of the mean variance that whitening adds to that of every direction."""
 _WARM_UP = 0.05
 """Share of the updates over which the learning rate rises: a high one at first leaves more features dead."""
-_MAX_ROWS, _MAX_NUMBERS = 2**18, 2**26
+_MAX_ROWS, _MAX_NUMBERS = 2**17, 2**26
 """Rows, and numbers in them, that are kept for training."""
 
 
@@ -77,7 +77,7 @@ def train_dictionary(
 
 
 def _rows(model: HookedModel, data: Task | Batch, places: Sequence[str]) -> list[Tensor]:
-    """What is read and what is written at the real positions of sequences, a row each, drawn by their weights."""
+    """Activations at several hook points, a row for each position that is no padding, drawn by weight."""
     draws = generator(0, "dictionary", "rows")
     n = min(_MAX_ROWS, _MAX_NUMBERS // model.cfg.d_model)
     if not isinstance(data, Batch):
