@@ -47,7 +47,7 @@ def train_dictionary(
     Args:
         model: A run, a subject or any hooked model.
         data: The task that sequences are drawn from (its training split), or a batch, such as `task.enumerate` gives,
-            whose weights count; None: the task of the run.
+            whose weights count; None: the task of the run or subject.
         recipe: Kind, size and training.
         seed: Of initial weights and order; 0 to 2**63 - 1.
 
@@ -68,7 +68,8 @@ def train_dictionary(
     n = round(recipe.width * (hooked.cfg.d_model if recipe.kind == "sae" else hooked.cfg.d_mlp))
     if recipe.activation == "topk":
         in_range("k of a dictionary", recipe.k, 1, n)
-    data = data if data is not None else getattr(getattr(model, "spec", None), "task", None)
+    if data is None:  # a subject has a task, and a run one in its specification
+        data = getattr(model, "task", None) or getattr(getattr(model, "spec", None), "task", None)
     if data is None:
         raise InputError("data must be a task or a batch, since a model alone has no task; or give a run")
     x, y = _rows(hooked, data, places)
