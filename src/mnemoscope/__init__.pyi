@@ -28,6 +28,7 @@ from .claims.judge import judge as judge
 from .claims.trials import run_trials as run_trials
 from .core.batch import Batch as Batch
 from .core.batch import Named as Named
+from .core.dictionary import Dictionary as Dictionary
 from .core.errors import InputError as InputError
 from .core.intervention import Add as Add
 from .core.intervention import Intervention as Intervention
