@@ -37,6 +37,7 @@ ROWS = (
     "attribution",
     "edges",
     "paths",
+    "features",
     "capacity",
     "explorer",
 )
@@ -75,6 +76,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
     import edges
     import explorer
     import facts
+    import features
     import language
     import markov
     import patching
@@ -117,6 +119,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("attribution", "edge attribution", lambda: attribution.sweeps(quick)),
         ("edges", "path patching", lambda: edges.sweeps(quick)),
         ("paths", "attention paths", lambda: paths.sweeps(quick)),
+        ("features", "features of a dictionary", lambda: features.sweeps(quick)),
         ("capacity", "capacity of matrices", lambda: capacity.search(1 if quick else 3, quick=quick)),
         ("explorer", "the explorer in Chromium", lambda: explorer.repaints(quick)),
     ]

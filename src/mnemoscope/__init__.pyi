@@ -68,6 +68,7 @@ from .core.version import __version__ as __version__
 from .explorer.page import explore as explore
 from .interventions.run import run_with as run_with
 from .models import constructed as constructed
+from .models.dictionaries import with_dictionaries as with_dictionaries
 from .models.language.conversion import language_model as language_model
 from .models.run import Run as Run
 from .models.run import find_runs as find_runs

@@ -106,7 +106,6 @@ from .neuron_groups import top_inputs as top_inputs
 from .neuron_removal import group_effects as group_effects
 from .neuron_removal import neuron_effects as neuron_effects
 from .neuron_removal import neuron_shares as neuron_shares
-from .neurons import mlp_block as mlp_block
 from .neurons import neuron_activity as neuron_activity
 from .neurons import neuron_keys as neuron_keys
 from .neurons import neuron_values as neuron_values
@@ -156,3 +155,4 @@ from .truncation import SpectrumPart as SpectrumPart
 from .truncation import WeightSets as WeightSets
 from .truncation import last_mlp as last_mlp
 from .truncation import truncate as truncate
+from .units import mlp_block as mlp_block

@@ -63,6 +63,7 @@ from mnemoscope.analyses.interchange import (
 )
 from mnemoscope.core.batch import Named
 from mnemoscope.core.causal import CausalModel
+from mnemoscope.core.dictionary_places import n_neurons
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.pairs import PromptPairs
@@ -199,7 +200,7 @@ def site_width(model: HookedModel, site: Site) -> int:
     if site.kind in ATTENTION or site.neuron is not None:
         raise InputError(f"a subspace needs a site that holds whole vectors; got {site}; take z, attn_out or mlp_out")
     if site.kind in BY_NEURON:
-        return model.cfg.d_mlp
+        return n_neurons(model, site.kind, site.layer)
     return model.cfg.d_head if site.kind in BY_HEAD and site.kind != "result" else model.cfg.d_model
 
 

@@ -33,10 +33,11 @@ from mnemoscope.analyses.contrasts import Contrast, Foil, Selection, contrast, s
 from mnemoscope.analyses.residual import FROZEN, MAX_BYTES, Reading, check_readable, normalisation_processing, readings
 from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.dictionary_places import layer_dictionary, site_layers
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel, ModelLike, is_hooked, resolve_model
-from mnemoscope.core.site import Position
+from mnemoscope.core.site import Position, Site
 from mnemoscope.interventions.writing import is_classic
 
 Terms = Mapping[str, Float[Tensor, "batch pos"]]
@@ -95,6 +96,13 @@ def neuron_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "bat
     total = written - _bias_term(bias, reading.direction)
     _check_sum(f"the output of the MLP of layer {layer}", "its neurons", terms, total, model, reading)
     return terms
+
+
+def feature_terms(model: HookedModel, reading: Reading, layer: int) -> Float[Tensor, "batch pos neuron"]:
+    """The term of every feature of a layer's dictionary: its activation times the direction that it writes."""
+    values = layer_dictionary(model, layer).w_dec.double()
+    onto = einsum(values, reading.direction, "neuron d_model, batch pos d_model -> batch pos neuron")
+    return reading.at(Site(kind="feature", layer=layer).hook) * onto
 
 
 def source_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "batch pos head_index key"]:
@@ -182,16 +190,19 @@ def _embedding_hooks(model: HookedModel) -> dict[str, str]:
     return {"embed": "blocks.0.hook_resid_pre" if as_written else "hook_embed"}
 
 
-By = Literal["component", "head", "neuron", "source"]
+By = Literal["component", "head", "neuron", "feature", "source"]
 MAX_RESULT_BYTES = 2**31
 """The largest result; a larger one is refused before it is computed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Split:
-    """One way to split the parts of a layer: how their labels go on after the layer, the terms, and what they need."""
+    """One way to split the parts of a layer: how their labels go on after the layer, the terms, and what they need.
 
-    labels: Literal["H", " MLP"]
+    An empty label: what is split up is only some of the layer's terms, and what it leaves goes to `rest`.
+    """
+
+    labels: Literal["H", " MLP", ""]
     terms: Callable[[HookedModel, Reading, int], Float[Tensor, "batch pos *term"]]
     hooks: tuple[str, ...] = ()
 
@@ -199,6 +210,7 @@ class _Split:
 _SPLITS = {
     "head": _Split(labels="H", terms=head_terms),
     "neuron": _Split(labels=" MLP", terms=neuron_terms, hooks=("mlp.hook_post",)),
+    "feature": _Split(labels="", terms=feature_terms, hooks=("hook_feature",)),
     "source": _Split(labels="H", terms=source_terms, hooks=("attn.hook_v", "attn.hook_pattern")),
 }
 
@@ -222,8 +234,10 @@ def logit_attribution(
     Args:
         model: A run, a subject or any hooked model in float32 or float64. Hooks that are on it stay and take part.
         batch: The sequences. They are run in chunks, or all at once if hooks are on the model.
-        by: How fine: every part of the model, or heads, or neurons, or heads by the position that values come from.
-        layers: Which layers are split by head, neuron or source; none: all. The others go to `rest`.
+        by: How fine: every part of the model, or heads, or neurons, or features, or heads by the position that values
+            come from.
+        layers: Which layers are split by head, neuron, feature or source; none: all, of features those with a
+            dictionary. The others go to `rest`, and what dictionaries leave out.
         answer: The token at every position; none: the batch's targets.
         foil: A token for each position, or tokens whose mean logit is subtracted (a task's `answers`, say), or
             `mean`: the mean over the whole vocabulary, tokens that never occur included.
@@ -233,12 +247,13 @@ def logit_attribution(
         max_bytes: How much the activations of one chunk may take up.
 
     Returns:
-        `attribution` over (component, prompt, pos), (layer, head, prompt, pos), (layer, neuron, prompt, pos) or
-        (layer, head, key, prompt, pos), with `skill` in place of (prompt, pos) if there are skills; `rest`, all the
-        other terms together (not by component); `logit_difference`, what they add up to. In nats, float64; `pos` has
-        the positions that are looked at, NaN in sequences where they are not; NaN for a skill without a position. By
-        component there is a coordinate `kind`: embedding, head, MLP, bias or hooks (see the module). Of
-        prompts made of texts `token` is what stands at (prompt, pos), and `pos_token` what all prompts have there.
+        `attribution` over (component, prompt, pos), (layer, head, prompt, pos), (layer, neuron, prompt, pos), for
+        features too, or (layer, head, key, prompt, pos), with `skill` in place of (prompt, pos) if there are skills;
+        `rest`, all the other terms together (not by component); `logit_difference`, what they add up to. In nats,
+        float64; `pos` has the positions that are looked at, NaN in sequences where they are not; NaN for a skill
+        without a position. By component there is a coordinate `kind`: embedding, head, MLP, bias or hooks (see the
+        module). Of prompts made of texts `token` is what stands at (prompt, pos), and `pos_token` what all prompts
+        have there.
 
     Raises:
         InputError: The model is not supported, the sequences do not fit it, shapes differ, or a token or a layer is
@@ -284,9 +299,10 @@ def _terms(
         terms |= hooks_term(model, terms, reading)
         if split is not None:
             begin = tuple(f"L{layer}{split.labels}" for layer in layers)
-            rest = [term for label, term in terms.items() if not label.startswith(begin)]
+            rest = [term for label, term in terms.items() if not (split.labels and label.startswith(begin))]
             split_up = torch.stack([split.terms(model, reading, layer) for layer in layers], 2)
-            terms = {"attribution": split_up, "rest": torch.stack(rest).sum(0)}
+            left = 0 if split.labels else split_up.sum((2, 3))
+            terms = {"attribution": split_up, "rest": torch.stack(rest).sum(0) - left}
         yield rows, {**terms, "logit_difference": reading.truth}
 
 
@@ -313,6 +329,7 @@ def _coords(model: HookedModel, batch: Batch, by: By, layers: Sequence[int]) -> 
         "component": {},
         "head": {"layer": layers, "head": heads},
         "neuron": {"layer": layers, "neuron": range(model.cfg.d_mlp or 0)},
+        "feature": {"layer": layers, "neuron": range(_n_features(model, layers) if by == "feature" else 0)},
         "source": {"layer": layers, "head": heads, "key": range(batch.inputs.shape[1])},
     }[by]
 
@@ -323,12 +340,21 @@ def _layers(model: HookedModel, by: By, layers: Sequence[int] | None) -> list[in
         raise InputError(f"layers chooses what is split by head, neuron or source; got {list(layers)} by component")
     if by == "neuron" and model.cfg.attn_only:
         raise InputError("by must be component, head or source for a model without MLPs; got 'neuron'")
-    chosen = list(range(n_layers) if layers is None else layers)
+    everywhere = site_layers(model, "feature") if by == "feature" else range(n_layers)
+    chosen = list(everywhere if layers is None else layers)
     if not chosen or len(set(chosen)) < len(chosen):
         raise InputError(f"layers must name one or more layers, each once (none: all); got {chosen}")
     for layer in chosen:
         in_range("layers", layer, 0, n_layers - 1)
     return chosen
+
+
+def _n_features(model: HookedModel, layers: Sequence[int]) -> int:
+    """Number of features in each of some layers, which must have as many."""
+    counts = {layer_dictionary(model, layer).n_features for layer in layers}
+    if len(counts) > 1:
+        raise InputError(f"layers must have dictionaries of as many features; they have {sorted(counts)}: name some")
+    return counts.pop()
 
 
 def _floats(model: HookedModel, batch: Batch, n_columns: int) -> int:

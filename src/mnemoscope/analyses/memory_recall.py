@@ -37,7 +37,7 @@ from scipy.stats import binom, hypergeom
 from torch import Tensor
 
 from mnemoscope.analyses.head_weights import check_indices, effective_weights
-from mnemoscope.analyses.neurons import keys_before_norm, mlp_block
+from mnemoscope.analyses.units import keys_before_norm, mlp_block
 from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.numerics import to_numpy
@@ -280,8 +280,8 @@ def weight_matrix(model: ModelLike, site: ParamSite) -> Float[Tensor, "d_in d_ou
         raise InputError(f"site must be a matrix, not a bias; got {site}; name one of the W_ weights")
     if site.name in ("W_in", "W_out"):
         assert site.layer is not None
-        block = mlp_block(model, site.layer)
-        found = keys_before_norm(block, model.cfg.normalization_type)[0].T if site.name == "W_in" else block.mlp.W_out
+        is_key, layer = site.name == "W_in", site.layer
+        found = keys_before_norm(model, layer)[0].T if is_key else mlp_block(model, layer).mlp.W_out
         return found.detach().double()
     weights = effective_weights(model, [site.layer or 0])
     if site.name in BY_HEAD:

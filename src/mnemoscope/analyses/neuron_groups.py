@@ -34,6 +34,7 @@ compared are roles, by number and by effect.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,6 +51,7 @@ from mnemoscope.analyses.neurons import (
     neuron_values,
     selectivity,
 )
+from mnemoscope.analyses.units import Units
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import RemovalKind
@@ -308,10 +310,11 @@ def read_neurons(
     reference: Batch,
     inputs: Batch,
     layer: int = 0,
+    units: Units = "neurons",
     kind: RemovalKind = "mean",
     seed: int = 0,
 ) -> dict[str, xr.Dataset]:
-    """All analyses of the neurons of a layer.
+    """All analyses of the neurons of a layer, or of the features of its dictionary (`units`).
 
     One half of `batch` ranks the neurons, the other is measured. Means come from `reference`. Selectivity is taken over
     `inputs`, such as an enumeration with its weights. Groups and roles are judged by the ablation `kind`. Controls,
@@ -327,16 +330,17 @@ def read_neurons(
     ['agreement', 'neurons', 'roles', 'selectivity', 'shares']
     """
     model = resolve_model(model, batch=batch, reference=reference, inputs=inputs)
-    activity = neuron_activity(model, inputs, layer=layer)
-    values, information = neuron_values(model, layer=layer), selectivity(activity, seed=seed)
-    one = {"skills": skills, "reference": reference, "layer": layer, "seed": seed}
+    of_layer: Any = {"layer": layer, "units": units}
+    activity = neuron_activity(model, inputs, **of_layer)
+    values, information = neuron_values(model, **of_layer), selectivity(activity, seed=seed)
+    one = {"skills": skills, "reference": reference, "seed": seed, **of_layer}
     effects = neuron_effects(model, batch, kinds=(kind,), **one)
     named = neuron_roles(information, effects, kind=kind)
     groups = group_effects(model, batch, role_groups(named, "role"), kinds=(kind,), **one)
     known = [*sorted({latent_family(str(name)) for name in information.latent.values}), *WITHOUT_LATENT]
     written = _name_classes(values, batch.classes)
     return {
-        "neurons": _merged(neuron_keys(model, layer=layer), written, named, effects.sel(kind=kind, drop=True)),
+        "neurons": _merged(neuron_keys(model, **of_layer), written, named, effects.sel(kind=kind, drop=True)),
         "selectivity": information,
         "roles": _fill_roles(groups.sel(kind=kind, drop=True), known),
         "agreement": _name_classes(neuron_agreement(activity, values, seed=seed), batch.classes),

@@ -43,9 +43,10 @@ from torch import Tensor
 
 from mnemoscope.analyses.ablation import REPLACEMENTS, RemovalKind, make_removal
 from mnemoscope.analyses.forward import answer_scores, check_fits
-from mnemoscope.analyses.neurons import mlp_block
+from mnemoscope.analyses.units import LayerUnits, Units, layer_units
 from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch, Named
+from mnemoscope.core.dictionary_places import written_site
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
 from mnemoscope.core.numerics import to_numpy
@@ -72,7 +73,7 @@ class NeuronRemovals:
     """
 
     model: HookedModel
-    layer: int
+    units: LayerUnits
     post: Float[Tensor, "row pos neuron"]
     new: Float[Tensor, "row pos neuron"]
     row: Int[Tensor, " place"]
@@ -84,18 +85,27 @@ class NeuronRemovals:
 
 @torch.no_grad()
 def prepare_removals(
-    model: HookedModel, batch: Batch, *, skills: Skills, reference: Batch, layer: int, kind: RemovalKind, seed: int = 0
+    model: HookedModel,
+    batch: Batch,
+    *,
+    skills: Skills,
+    reference: Batch,
+    units: LayerUnits,
+    kind: RemovalKind,
+    seed: int = 0,
 ) -> NeuronRemovals:
     """Record what removals of a `kind` need; other arguments as for `neuron_effects`."""
     one_of("the kind of an ablation", kind, REPLACEMENTS)
-    mlp_block(model, layer)
+    assert units.site.layer is not None
+    layer = units.site.layer
     check_fits(model, batch)
     places = skill_places(batch, skills)
     source = Named(name="reference", value=reference)
-    intervention = make_removal(kind, Site(kind="post", layer=layer), source)
+    intervention = make_removal(kind, units.site, source)
     assert not isinstance(intervention, LowRank)
     replaced = make_replacer(intervention, batch, Recordings(model), seed)
-    names = [f"blocks.{layer}.{name}" for name in ("hook_resid_mid", "mlp.hook_post")]
+    stream = Site(kind="resid_mid" if units.mlp else "resid_post", layer=layer)
+    names = [stream.hook, units.site.hook]
     pieces = []
     for inputs in batch.inputs.split(n_rows_at_once(model, batch.inputs.shape[1])):
         with evaluation_mode(model):
@@ -105,14 +115,18 @@ def prepare_removals(
     new = replaced(post).expand_as(post)
     row, column = places.sequence, places.pos
     if not is_classic(model):
-        check_written(model, "post", [layer])
+        check_written(model, units.site.kind, [layer])
         residual = None
+    elif not units.mlp and written_site(model, layer).kind not in ("mlp_out", "resid_post"):
+        residual = None  # what features write is read by other parts of the block
     elif layer == model.cfg.n_layers - 1:
         residual, post, new = (values[row, column][:, None] for values in (residual, post, new))
         row, column = torch.arange(len(row), device=row.device), torch.zeros_like(row)
+    if residual is not None and not units.mlp:  # the stream without what they write
+        residual = residual - (post @ units.value + units.bias)
     return NeuronRemovals(
         model=model,
-        layer=layer,
+        units=units,
         post=post,
         new=new,
         row=row,
@@ -168,12 +182,12 @@ def _logits(
     """At some places, of the model with each of these activations in the layer, one after the other."""
     where = where.repeat(len(posts), 1)
     if on.residual is None:
-        name, tokens = f"blocks.{on.layer}.mlp.hook_post", on.tokens[rows].repeat(len(posts), 1)
+        name, tokens = on.units.site.hook, on.tokens[rows].repeat(len(posts), 1)
         hooks = [(name, lambda old, hook: torch.cat(list(posts)))]
         return logits_at(on.model, tokens, where, partial(on.model.run_with_hooks, fwd_hooks=hooks))
-    mlp = on.model.blocks[on.layer].mlp
-    changed = [on.residual[rows] + (post @ mlp.W_out + mlp.b_out) for post in posts]
-    return logits_at(on.model, torch.cat(changed), where, run_from_layer(on.model, on.layer + 1, on.tokens[rows]))
+    units, after = on.units, (on.units.site.layer or 0) + 1
+    changed = [on.residual[rows] + (post @ units.value + units.bias) for post in posts]
+    return logits_at(on.model, torch.cat(changed), where, run_from_layer(on.model, after, on.tokens[rows]))
 
 
 def _replaced(on: NeuronRemovals, neurons: Int[Tensor, " _"], rows: slice) -> Float[Tensor, "row pos neuron"]:
@@ -208,6 +222,7 @@ def neuron_effects(
     skills: Skills,
     reference: Batch,
     layer: int = 0,
+    units: Units = "neurons",
     kinds: Sequence[RemovalKind] = REPLACEMENTS,
     seed: int = 0,
 ) -> xr.Dataset:
@@ -219,6 +234,7 @@ def neuron_effects(
         skills: For each skill the positions whose answer it alone gives (`task.skills(batch)`).
         reference: Sequences that means and resampled activations come from; as long as those of `batch`.
         layer: Whose neurons.
+        units: Neurons, or the features of the layer's dictionary in their place.
         kinds: Which ablations.
         seed: Resampling draws from this seed's stream `resample`.
 
@@ -237,10 +253,10 @@ def neuron_effects(
     ('kind', 'neuron', 'skill')
     """
     model = resolve_model(model, batch=batch, reference=reference)
-    n = mlp_block(model, layer).mlp.W_out.shape[0]
+    n = len(layer_units(model, layer, units))
     groups = {str(neuron): [neuron] for neuron in range(n)} | {"layer": list(range(n))}
     result = group_effects(
-        model, batch, groups, skills=skills, reference=reference, layer=layer, kinds=kinds, seed=seed
+        model, batch, groups, skills=skills, reference=reference, layer=layer, units=units, kinds=kinds, seed=seed
     ).drop_vars("size")
     by_group = [name for name in result if "group" in result[name].dims]
     whole = result[by_group].sel(group="layer", drop=True)
@@ -257,6 +273,7 @@ def group_effects(
     skills: Skills,
     reference: Batch,
     layer: int = 0,
+    units: Units = "neurons",
     kinds: Sequence[RemovalKind] = REPLACEMENTS,
     seed: int = 0,
 ) -> xr.Dataset:
@@ -278,14 +295,14 @@ def group_effects(
         raise InputError("groups must name at least one group of neurons; got none")
     if not kinds:
         raise InputError(f"kinds must name at least one of: {', '.join(REPLACEMENTS)}; got none")
-    n = mlp_block(model, layer).mlp.W_out.shape[0]
+    n = len(of_layer := layer_units(model, layer, units))
     for neuron in {neuron for group in groups.values() for neuron in group}:
         in_range("a neuron", neuron, 0, n - 1)
     ends = [torch.arange(0), torch.arange(n)]
     sets = [torch.tensor(sorted(set(group)), dtype=torch.long) for group in groups.values()]
     cells, carried = [], []
     for kind in kinds:
-        on = prepare_removals(model, batch, skills=skills, reference=reference, layer=layer, kind=kind, seed=seed)
+        on = prepare_removals(model, batch, skills=skills, reference=reference, units=of_layer, kind=kind, seed=seed)
         found = score_removals(on, [*sets, *ends])
         cells.append(found)
         carried.append(measurable({name: values[-2:] for name, values in found.items()}, on.places))
@@ -322,6 +339,7 @@ def neuron_shares(
     skills: Skills,
     reference: Batch,
     layer: int = 0,
+    units: Units = "neurons",
     kind: RemovalKind = "mean",
     ks: Sequence[int] | None = None,
     n_random: int = 10,
@@ -329,8 +347,8 @@ def neuron_shares(
 ) -> xr.Dataset:
     """Scores and fractions with the top k neurons of each skill kept, or removed.
 
-    The batch, its weights, `skills` and `reference` are as for `neuron_effects`. Neurons are removed as `kind` says:
-    `zero`, `mean` or `resample`. `ks` are kept or removed; none: 0, 1, 2, 4, ... and all. The first k of each of
+    The batch, its weights, `skills`, `reference` and `units` are as for `neuron_effects`. Neurons are removed as `kind`
+    says: `zero`, `mean` or `resample`. `ks` are kept or removed; none: 0, 1, 2, 4, ... and all. The first k of each of
     `n_random` orders are the comparison. Halves, random orders and resampling come from the seed's streams.
 
     Returns:
@@ -346,7 +364,7 @@ def neuron_shares(
     ('skill', 'part', 'k', 'metric')
     """
     model = resolve_model(model, batch=batch, reference=reference)
-    n = mlp_block(model, layer).mlp.W_out.shape[0]
+    n = len(of_layer := layer_units(model, layer, units))
     ks = [*dict.fromkeys([0, *(2**i for i in range(n.bit_length())), n])] if ks is None else list(ks)
     for k in ks:
         in_range("k", k, 0, n)
@@ -354,7 +372,7 @@ def neuron_shares(
         raise InputError("ks must name at least one number of neurons; got none")
     in_range("n_random", n_random, 1, math.inf)
     chosen, tested = (
-        prepare_removals(model, part, skills=masks, reference=reference, layer=layer, kind=kind, seed=seed)
+        prepare_removals(model, part, skills=masks, reference=reference, units=of_layer, kind=kind, seed=seed)
         for part, masks in random_halves(batch, skills, seed=seed)
     )
     cost = -score_removals(chosen, [torch.tensor([neuron]) for neuron in range(n)])["log_prob"]

@@ -57,6 +57,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.head_weights import EffectiveWeights, effective_weights
+from mnemoscope.analyses.units import Units, keys_before_norm, layer_units
 from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
@@ -73,48 +74,6 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.engine.budget import n_rows_at_once
 from mnemoscope.interventions.replacements import position_mask
 
-_NORMALISATIONS = (None, "LN", "LNPre", "RMS", "RMSPre")
-_REFUSED = {
-    "attn_only": "has no MLP (attn_only), so it has no neurons; take a model with one",
-    "gated_mlp": "has a gated MLP, in which a neuron has two keys; take a model whose MLP is W_in and W_out",
-    "num_experts": "has a mixture of experts as MLP; take a model whose MLP is W_in and W_out",
-    "parallel_attn_mlp": "has its MLP beside the attention; take a model whose MLP comes after it",
-    "use_normalization_before_and_after": "normalises what its MLP writes; take a model that adds it as it is",
-}
-
-
-def mlp_block(model: ModelLike, layer: int) -> Any:
-    """The block of a layer whose MLP has one key and one value per neuron.
-
-    Raises InputError where the layer does not exist; its MLP is missing, gated, of several experts, beside the
-    attention or normalised after it; or a weight of the model holds NaN.
-
-    >>> ms.analyses.mlp_block(model, 0).mlp.W_in.shape
-    torch.Size([32, 64])
-    """
-    model = resolve_model(model)
-    cfg = model.cfg
-    in_range("layer", layer, 0, cfg.n_layers - 1)
-    for name, words in _REFUSED.items():
-        if getattr(cfg, name, None):
-            raise InputError(f"the model {words}")
-    one_of("the model's normalization_type", cfg.normalization_type, _NORMALISATIONS)
-    for name, value in model.named_parameters():
-        if value.isnan().any():
-            raise InputError(f"the weight {name} of the model holds NaN; take an earlier checkpoint")
-    return model.blocks[layer]
-
-
-def keys_before_norm(block: Any, kind: str | None) -> tuple[Float[Tensor, "neuron d_model"], Float[Tensor, " neuron"]]:
-    """The columns of W_in as they read the input of ln2 (of `kind`), and what they get from biases there; float64."""
-    key, bias = block.mlp.W_in.double().T, block.mlp.b_in.double()
-    if kind == "LN":
-        bias = bias + key @ block.ln2.b.double()
-    if kind in ("LN", "RMS"):
-        key = key * block.ln2.w.double()
-    return (key - key.mean(-1, keepdim=True) if kind in ("LN", "LNPre") else key), bias
-
-
 MAX_BYTES = 2**30
 """Largest array that a read may make."""
 
@@ -122,12 +81,18 @@ MAX_BYTES = 2**30
 @check_arguments
 @torch.no_grad()
 def neuron_keys(
-    model: ModelLike, *, layer: int = 0, neurons: Sequence[int] | None = None, tokens: Sequence[int] | None = None
+    model: ModelLike,
+    *,
+    layer: int = 0,
+    units: Units = "neurons",
+    neurons: Sequence[int] | None = None,
+    tokens: Sequence[int] | None = None,
 ) -> xr.Dataset:
     """The gain of each neuron's pre-activation from every input of the model, in units of the pre-activation.
 
-    Raises InputError where the model has no MLP of this kind, an index does not exist, the weights hold NaN, or the
-    result would be larger than a gigabyte.
+    `units` are neurons, or the features of the layer's dictionary. Raises InputError where the model has no MLP of this
+    kind, an index does not exist, the weights hold NaN, features read something else than the MLP, or the result would
+    be larger than a gigabyte.
 
     Returns:
         `key_token` over (neuron, token), `key_head_token` over (neuron, head, token), `key_bias` and `bias` over
@@ -139,11 +104,13 @@ def neuron_keys(
     ('neuron', 'token')
     """
     model = resolve_model(model)
-    block, cfg = mlp_block(model, layer), model.cfg
-    chosen, words = _indices("neuron", neurons, cfg.d_mlp), _indices("token", tokens, cfg.d_vocab)
+    cfg: Any = model.cfg
+    keys, biases = keys_before_norm(model, layer, units)
+    chosen, words = _indices("neuron", neurons, len(keys)), _indices("token", tokens, cfg.d_vocab)
     _bounded(len(chosen) * cfg.n_heads * max(len(words), cfg.n_ctx))
     weights = effective_weights(model, [layer])
-    key, bias = (part[chosen] for part in keys_before_norm(block, cfg.normalization_type))
+    key, bias = keys[chosen], biases[chosen]
+    b_o = model.blocks[layer].attn.b_O
     by_head = torch.einsum("nd,hed->nhe", key, weights.W_O[0])
     source_key = torch.einsum("nhe,hde->nhd", by_head, weights.W_V[0])
     head_bias = torch.einsum("nhe,he->n", by_head, weights.b_V[0])
@@ -151,7 +118,7 @@ def neuron_keys(
     arrays = {
         **{f"key_{name}": (("neuron", name), key @ embedding.T) for name, embedding in inputs.items()},
         **{f"key_head_{name}": (("neuron", "head", name), source_key @ e.T) for name, e in inputs.items()},
-        "key_bias": (("neuron",), head_bias + key @ block.attn.b_O.double()),
+        "key_bias": (("neuron",), head_bias + key @ b_o.double()),
         "bias": (("neuron",), bias),
     }
     coords = {"neuron": chosen, "token": words, "head": list(range(cfg.n_heads))}
@@ -166,12 +133,17 @@ def neuron_keys(
 @check_arguments
 @torch.no_grad()
 def neuron_values(
-    model: ModelLike, *, layer: int = 0, neurons: Sequence[int] | None = None, n_top: int = 5
+    model: ModelLike,
+    *,
+    layer: int = 0,
+    units: Units = "neurons",
+    neurons: Sequence[int] | None = None,
+    n_top: int = 5,
 ) -> xr.Dataset:
     """The direct addition of each neuron's value to the logits, for an activation of one.
 
-    `n_top` tokens are named, or all of a smaller vocabulary. Raises InputError as `neuron_keys`, and where `n_top` is
-    below one.
+    `n_top` tokens are named, or all of a smaller vocabulary. `units` and errors as for `neuron_keys`; features may read
+    and write anything. Raises InputError where `n_top` is below one.
 
     Returns:
         `value` over (neuron, token), of the tokens that have a logit, float64, its mean over these zero; `promoted` and
@@ -182,12 +154,12 @@ def neuron_values(
     ('neuron', 'rank')
     """
     model = resolve_model(model)
-    block, cfg = mlp_block(model, layer), model.cfg
+    of_layer, cfg = layer_units(model, layer, units), model.cfg
     in_range("n_top", n_top, 1, math.inf)
-    chosen, n_top = _indices("neuron", neurons, cfg.d_mlp), min(n_top, cfg.d_vocab_out)
+    chosen, n_top = _indices("neuron", neurons, len(of_layer)), min(n_top, cfg.d_vocab_out)
     _bounded(len(chosen) * cfg.d_vocab_out)
     weights = effective_weights(model, [layer])
-    value = block.mlp.W_out.double()[chosen] @ weights.W_U
+    value = of_layer.value.double()[chosen] @ weights.W_U
     value = value - value.mean(-1, keepdim=True)
     order = value.argsort(dim=-1, descending=True, stable=True)
     arrays = {
@@ -226,7 +198,7 @@ def _dataset(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeuronActivity:
-    """The activity (`post`, float64) of a layer's neurons, as `neuron_activity` records it.
+    """The activity (`post`, or `feature`, float64) of a layer's neurons, as `neuron_activity` records it.
 
     `batch` are the sequences that weigh something. Each row has its `sequence` (row of `batch`), its position `pos` in
     it, what is known there (`latents`), and a weight; `weights` add up to one.
@@ -243,9 +215,14 @@ class NeuronActivity:
 
 @torch.no_grad()
 def neuron_activity(
-    model: ModelLike, batch: Batch, *, layer: int = 0, pos: int | str | Sequence[int] | None = None
+    model: ModelLike,
+    batch: Batch,
+    *,
+    layer: int = 0,
+    units: Units = "neurons",
+    pos: int | str | Sequence[int] | None = None,
 ) -> NeuronActivity:
-    """Record a layer's neurons.
+    """Record a layer's neurons, or the features of its dictionary.
 
     Weights of the batch are the probabilities; sequences of weight zero and padding are left out. `pos` is positions,
     negative ones from the end, or the name of a latent that holds one a sequence. None is the last scored one; of
@@ -257,13 +234,12 @@ def neuron_activity(
     0
     """
     model = resolve_model(model, batch=batch)
-    mlp_block(model, layer)
+    name = layer_units(model, layer, units).site.hook
     check_fits(model, batch)
     batch = batch if batch.weights is None else batch.select(batch.weights > 0)
     if len(batch) == 0:
         raise InputError("no sequence of the batch weighs anything; give weights above zero, or none")
     where = _positions(batch, pos)
-    name = f"blocks.{layer}.mlp.hook_post"
     parts = []
     size = n_rows_at_once(model, batch.inputs.shape[1])
     for inputs, here in zip(batch.inputs.split(size), where.split(size), strict=True):

@@ -32,13 +32,18 @@ Kind = Literal[
     "pre",
     "post",
     "mlp_out",
+    "feature",
+    "error",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ATTENTION: tuple[Kind, ...] = ("scores", "pattern")
 """Kinds with a query and a key in place of a position."""
 BY_HEAD: tuple[Kind, ...] = ("q", "k", "v", "z", "result", *ATTENTION)
-BY_NEURON: tuple[Kind, ...] = ("pre", "post")
-MLP: tuple[Kind, ...] = (*BY_NEURON, "mlp_out")
+BY_NEURON: tuple[Kind, ...] = ("pre", "post", "feature")
+"""Kinds divided by neuron, or by feature, which takes its place."""
+MLP: tuple[Kind, ...] = ("pre", "post", "mlp_out")
+OF_DICTIONARY: tuple[Kind, ...] = ("feature", "error")
+"""Kinds of a model with dictionaries (`ms.with_dictionaries`)."""
 EMBEDDINGS: tuple[Kind, ...] = ("embed", "pos_embed")
 
 Position = int | tuple[int, ...] | str
@@ -52,6 +57,7 @@ _HOOKS = {
     "post": "mlp.hook_post",
     **{kind: f"attn.hook_{kind}" for kind in ("q", "k", "v", "z", "pattern")},
     **{kind: f"hook_{kind}" for kind in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")},
+    **{kind: f"hook_{kind}" for kind in OF_DICTIONARY},
 }
 
 Weight = Literal[
@@ -89,10 +95,11 @@ class Site:
 
     Attributes:
         kind: Which activation. `result` is what one head adds to the residual stream; `scores` and `pattern` are
-            attention before and after the softmax; `pre` and `post` an MLP before and after its activation function.
+            attention before and after the softmax; `pre` and `post` an MLP before and after its activation function;
+            `feature` and `error` the features of a layer's dictionary, and what these leave out.
         layer: Number of the block, from 0; none for `embed` and `pos_embed` only.
         head: Number of the head, for kinds that have heads; none: all of them.
-        neuron: One or several neurons, for `pre` and `post`; none: all of them.
+        neuron: One or several neurons, for `pre` and `post`, or features; none: all of them.
         pos: Positions, negative ones from the end; or the name of one, where the batch has names; or the name of a
             latent of the batch that holds one position a sequence (below 0: none, that sequence stays as it is) or a
             mask `batch pos`. None: all. For `scores` and `pattern` the position of the query.

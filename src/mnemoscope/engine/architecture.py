@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from mnemoscope.core.dictionary_places import dictionary_points, model_dictionaries
 from mnemoscope.core.protocols import HookedModel, masked_token, reads_vectors, without_hooks
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.engine.block import Attention, Block, Rotary, waves
@@ -134,6 +135,8 @@ def transformer_with_points(model: HookedModel, points: Collection[str]) -> Tran
     """The engine's transformer of a model; None if there is none, or if it lacks one of the hook points."""
     if points:
         blocks = {f"blocks.{index}.{name}" for index in range(model.cfg.n_layers) for name in IN_BLOCK}
+        of_dictionaries = [dictionary_points(dictionary) for dictionary in model_dictionaries(model).values()]
+        blocks |= {name for both in of_dictionaries for names in both for name in names}
         if not {*points} <= {*BEFORE_BLOCKS, *blocks} & {*model.hook_dict}:
             return None
     return None if isinstance(weights := read_transformer(model), str) else weights
@@ -172,6 +175,8 @@ def hooked_points(model: HookedModel) -> frozenset[str] | None:
 def _why_unsupported(model: HookedModel, params: Parameters) -> str | None:
     """Say why the engine does not represent a model, from configuration and parameter names; None if it does."""
     cfg: Any = model.cfg
+    if not getattr(model, "has_errors", True):
+        return "its dictionaries leave out their errors"
     for name, accepted in _ACCEPTED.items():
         if getattr(cfg, name, accepted[0]) not in accepted:
             return f"{name} is {getattr(cfg, name)}"
@@ -255,6 +260,7 @@ def _build_transformer(model: HookedModel, params: Parameters) -> Transformer:
         w_u=params["unembed.W_U"],
         b_u=params["unembed.b_U"],
         logit_cap=_cap(cfg, "output_logits_soft_cap"),
+        dictionaries=tuple(model_dictionaries(model).values()),
     )
 
 

@@ -59,6 +59,10 @@ class Past:
     k: Float[Tensor, "prompt kv_head_index pos d_head"]
     v: Float[Tensor, "prompt kv_head_index pos d_head"]
 
+    def select(self, prompts: Int[Tensor, " some"]) -> "Past":
+        """The same of some prompts."""
+        return Past(k=self.k[prompts], v=self.v[prompts])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:

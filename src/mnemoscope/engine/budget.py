@@ -124,6 +124,8 @@ class Sizes:
         """Numbers per position in an activation of this kind."""
         if kind in ATTENTION:
             return self.cfg.n_heads * self.n_pos
+        if kind == "feature":
+            return getattr(self.cfg, "n_features", 0)
         return self._heads if kind in BY_HEAD else self._d_mlp if kind in BY_NEURON else self.cfg.d_model
 
 

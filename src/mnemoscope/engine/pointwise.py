@@ -130,6 +130,7 @@ class Mlp:
         self, normed: Float[Tensor, "*rows d_model"], at: Changes = NO_CHANGES
     ) -> Float[Tensor, "*rows d_model"]:
         """Contribution of the MLP to the residual stream, from the normalised stream."""
+        normed = at("mlp.hook_in", normed)
         if self.w_gate is None:
             post = self.activation(at("mlp.hook_pre", project(normed, self.w_in, self.b_in)))
         else:

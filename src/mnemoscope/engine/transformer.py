@@ -19,10 +19,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mnemoscope.core.batch import Inputs
+from mnemoscope.core.dictionary import Dictionary
 from mnemoscope.engine import lookup
 from mnemoscope.engine.block import Block, OutputPlaces, Past
 from mnemoscope.engine.changes import AFTER_HEADS, NO_CHANGES, OF_QUERIES, Changes
 from mnemoscope.engine.pointwise import Norm, apply_soft_cap, project
+from mnemoscope.engine.splices import splice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,7 @@ class Transformer:
         w_pos: Learned positions, added to the stream; None with rotary positions, or without any.
         logit_cap: Logits x become cap · tanh(x / cap); None: no cap.
         silent: A token with a zero embedding that ends every sequence; None: no such token.
+        dictionaries: Those whose features and errors can be changed.
     """
 
     w_e: Float[Tensor, "d_input d_model"]
@@ -52,6 +55,7 @@ class Transformer:
     b_u: Float[Tensor, " d_output"]
     logit_cap: float | None = None
     silent: int | None = None
+    dictionaries: tuple[Dictionary, ...] = ()
 
     @property
     def has_mlp(self) -> bool:
@@ -82,6 +86,7 @@ class Transformer:
         `inputs` are tokens `batch pos`, or vectors `batch pos width`. `at` has changes and observers on the way.
         `start` is the point at which an unchanged run is resumed; None: the embedding.
         """
+        at = splice(at, self.dictionaries) if self.dictionaries and at.by_point else at
         start = self._start(inputs, read, at) if start is None else start
         stream = start.stream
         for index in range(start.layer, len(self.blocks)):
@@ -107,6 +112,7 @@ class Transformer:
 
     def observe(self, inputs: Inputs, at: Changes) -> None:
         """Run the model only as far as something is observed."""
+        at = splice(at, self.dictionaries) if self.dictionaries else at
         stream, last = self.embed_inputs(inputs, at), at.last_block()
         for index in range(-1 if last is None else last):
             stream = self.after_block(index, stream, None, at, inputs)
@@ -178,6 +184,8 @@ class Transformer:
         n_entered: Sequence[int],
         past: Sequence[Past],
         read: Int[Tensor, " read"],
+        *,
+        prompts: Int[Tensor, " prompt"] | None = None,
     ) -> Float[Tensor, "cell prompt read d_output"]:
         """Logits after changes of the residual stream.
 
@@ -187,6 +195,7 @@ class Transformer:
             n_entered: Number of cells that have entered up to each point, the point itself included.
             past: Keys and values of every layer in the unchanged run.
             read: Positions whose logits are wanted, ascending; none lies before the first changed position.
+            prompts: Numbers of the prompts in `past` that run, which may come several times; None: all, once.
         """
         # Every cell enters the batch at its own point: the batch grows from layer to layer, and no cell runs a layer
         # before its change. Positions before `start` are those of the unchanged run, as keys and values in `past`.
@@ -198,7 +207,8 @@ class Transformer:
             added = None
             if len(changed):
                 assert block.attn is not None
-                added = block.attn.project_out(block.attn.z(block.ln1(changed), queries=queries, past=past[index]))
+                own = past[index] if prompts is None else past[index].select(prompts)
+                added = block.attn.project_out(block.attn.z(block.ln1(changed), queries=queries, past=own))
                 if block.parallel and block.mlp is not None:  # it reads the stream before attention is added
                     added += block.mlp(block.ln2(changed if queries is None else changed[:, :, queries]))
             if queries is not None:  # no later layer attends to the other positions

@@ -25,11 +25,13 @@ from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mnemoscope.core.dictionary_places import n_neurons, site_layers
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, Kind, Site
 from mnemoscope.engine.block import Attention
 from mnemoscope.engine.transformer import Transformer
+from mnemoscope.interventions.feature_cells import patched_features
 from mnemoscope.interventions.graph import n_kv_heads
 from mnemoscope.interventions.measurement import (
     Chunk,
@@ -46,9 +48,9 @@ from mnemoscope.interventions.streams import LASTING, Stream, entry_point, plan_
 from mnemoscope.interventions.writing import check_written, complete_hooks
 
 AXES: dict[Kind, tuple[str, ...]] = {
-    **dict.fromkeys((*EMBEDDINGS, "resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out"), ("pos",)),
+    **dict.fromkeys((*EMBEDDINGS, "resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out", "error"), ("pos",)),
     **dict.fromkeys(("q", "k", "v", "z"), ("pos", "head")),
-    **dict.fromkeys(("pre", "post"), ("pos", "neuron")),
+    **dict.fromkeys(BY_NEURON, ("pos", "neuron")),
     **dict.fromkeys(ATTENTION, ("head", "query", "key")),
 }
 """After the layer: by what an activation can be divided."""
@@ -117,18 +119,23 @@ def grid(
     for axis in only:
         one_of("an axis in only", axis, over)
     n_heads = n_kv_heads(model) if kind in ("k", "v") else model.cfg.n_heads
-    sizes = {"layer": model.cfg.n_layers, "head": n_heads, "neuron": model.cfg.d_mlp}
-    sizes |= dict.fromkeys(("pos", "query", "key"), n_pos)
-    labels = tuple(_labels(axis, sizes[axis], only.get(axis)) for axis in over)
+    layers = site_layers(model, kind)
+    widths = {n_neurons(model, kind, layer) for layer in only.get("layer", layers) if layer in layers}
+    if kind == "feature" and len(widths) > 1:
+        raise InputError("dictionaries that are swept together must have as many features; name one layer in only")
+    sizes = {"head": n_heads, "neuron": max(widths, default=0), **dict.fromkeys(("pos", "query", "key"), n_pos)}
+    numbers = {"layer": layers, **{axis: range(size) for axis, size in sizes.items()}}
+    labels = tuple(_labels(axis, numbers[axis], only.get(axis)) for axis in over)
     return Grid(kind=kind, axes=tuple(over), labels=labels)
 
 
-def _labels(axis: str, size: int, wanted: Sequence[int] | None) -> tuple[int, ...]:
+def _labels(axis: str, numbers: Sequence[int], wanted: Sequence[int] | None) -> tuple[int, ...]:
     if wanted is None:
-        return tuple(range(size))
-    outside = [number for number in wanted if not 0 <= number < size]
-    if outside or not wanted or len(set(wanted)) < len(wanted):
-        raise InputError(f"only[{axis!r}] must list numbers from 0 to {size - 1}, each once; got {list(wanted)}")
+        return tuple(numbers)
+    if not {*wanted} <= {*numbers} or not wanted or len(set(wanted)) < len(wanted):
+        first, last = numbers[0], numbers[-1]
+        allowed = f"numbers from {first} to {last}" if len(numbers) == last - first + 1 else f"some of {list(numbers)}"
+        raise InputError(f"only[{axis!r}] must list {allowed}, each once; got {list(wanted)}")
     return tuple(wanted)
 
 
@@ -230,6 +237,9 @@ class CellPatching:
     @torch.no_grad()
     def patched_logits(self, n_cells: Callable[[int], int]) -> Iterator[PatchedLogits]:
         """Logits of every cell that changes anything; `n_cells` says how many of one first position run at once."""
+        if self.grid.kind == "feature" and "neuron" in self.grid.axes:
+            yield from self._patched_features(n_cells)
+            return
         for start, numbers in sorted(self._group_by_start().items()):
             read = self.run.read[self.run.read >= start]
             size = n_cells(start)
@@ -237,6 +247,17 @@ class CellPatching:
                 chunk = numbers[first : first + size]
                 logits = self.run.weights.resume_from_stream(*self._changed_streams(chunk, start), self.run.past, read)
                 yield PatchedLogits(cells=chunk, first=len(self.run.read) - len(read), logits=logits)
+
+    def _patched_features(self, n_cells: Callable[[int], int]) -> Iterator[PatchedLogits]:
+        """The same for single features, prompt by prompt."""
+        grid, n_prompts = self.grid, len(self.run.base["resid_pre", 0])
+        for layer in grid.layers:
+            own = [
+                (number, grid.number_along(cell, "neuron") or 0, grid.number_along(cell, "pos"))
+                for number, cell in enumerate(grid.cells)
+                if grid.number_along(cell, "layer") == layer
+            ]
+            yield from patched_features(self.run, self.source, layer or 0, own, lambda at: n_prompts * n_cells(at))
 
     def _group_by_start(self) -> dict[int, list[int]]:
         """Numbers of cells by the first position that they change, in the order of their layers."""
@@ -293,12 +314,11 @@ class CellPatching:
             return difference.expand(len(cells), -1, -1, -1)
         block = self.run.weights.blocks[layer]
         if kind in BY_NEURON:
-            assert block.mlp is not None
-            act = block.mlp.activation if kind == "pre" else torch.positive
+            act = block.mlp.activation if kind == "pre" and block.mlp is not None else torch.positive
             difference = act(source[kind, layer][:, patched]) - act(base[kind, layer][:, patched])
             neurons = self._cell_entries(cells, "neuron", 1, difference.device)
             # a neuron is a part of width 1
-            return _sum_outputs(difference.mT[..., None], block.mlp.w_out[:, None], neurons)
+            return _sum_outputs(difference.mT[..., None], self._written(layer)[:, None], neurons)
         attn = block.attention
         heads = self._cell_entries(cells, "head", attn.n_sharing if kind in LASTING else 1, attn.w_o.device)
         new, old = (_heads(run, kind, layer, attn.n_sharing) for run in (source, base))
@@ -313,6 +333,14 @@ class CellPatching:
         if kind == "scores":
             after, before = attn.pattern(after), attn.pattern(before)
         return _sum_outputs((after - before) @ v, attn.w_o, heads)
+
+    def _written(self, layer: int) -> Float[Tensor, "neuron d_model"]:
+        """The directions that neurons of a layer write, or features."""
+        if self.grid.kind == "feature":
+            return next(each.w_dec for each in self.run.weights.dictionaries if each.layer == layer)
+        mlp = self.run.weights.blocks[layer].mlp
+        assert mlp is not None
+        return mlp.w_out
 
     def _cell_entries(
         self, cells: Sequence[Cell], axis: str, n_each: int, device: torch.device

@@ -19,7 +19,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Knockout, Scale, Zero
 from mnemoscope.core.patterns import Mechanism
 from mnemoscope.core.protocols import Task
-from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, LOGITS, ParamSite, Position, Site, Weight
+from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, LOGITS, OF_DICTIONARY, ParamSite, Position, Site, Weight
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.engine.changes import IN_BLOCK, Change, Changes
 from mnemoscope.interventions.recordings import recorded_hook
@@ -87,6 +87,10 @@ def make_part(clamp: Clamp, task: Task) -> Part:
     sites = tuple(site for site in named if isinstance(site, Site))
     mechanism = None if clamp.pattern is None else find_mechanism(task, clamp.pattern)
     part = Part(clamp=clamp, sites=sites, mechanism=mechanism, ideal=ideal)
+    if unknown := [site for site in (*sites, *part.reads) if site.kind in OF_DICTIONARY]:
+        raise InputError(
+            f"{clamp} needs a dictionary for {unknown[0]}, and models have none in training; clamp mlp_out"
+        )
     if clamp.patch is not None:
         _check_patch(clamp, clamp.source, sites[0])
     at = _depth(sites[0]) if sites else _OUTPUT

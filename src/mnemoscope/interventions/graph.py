@@ -10,9 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.dictionary_places import layer_dictionary, n_neurons
 from mnemoscope.core.errors import InputError, check_memory, in_range, one_of
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
-from mnemoscope.core.site import EMBEDDINGS, MLP, SHARED, THROUGH, Edge, Site, Through
+from mnemoscope.core.site import EMBEDDINGS, MLP, OF_DICTIONARY, SHARED, THROUGH, Edge, Site, Through
 from mnemoscope.interventions.replacements import as_tuple, position_mask
 
 Embeddings = Literal["together", "apart"]
@@ -43,10 +44,12 @@ def check_exists(model: HookedModel, site: Site) -> None:
         in_range(f"the head of site {site}", site.head, 0, n_heads - 1)
     if site.kind in (*MLP, "resid_mid") and cfg.attn_only:
         raise InputError(f"site {site} does not exist: the model has no MLP; take a site of an attention layer")
+    if site.kind in OF_DICTIONARY:
+        layer_dictionary(model, site.layer)
     if site.hook not in model.hook_dict:
         raise InputError(f"site {site} does not exist: the model has no hook point {site.hook}; take another kind")
     for neuron in as_tuple(site.neuron):
-        in_range(f"the neuron of site {site}", neuron, 0, cfg.d_mlp - 1)
+        in_range(f"the neuron of site {site}", neuron, 0, n_neurons(model, site.kind, site.layer) - 1)
 
 
 def check_graph(model: HookedModel) -> None:

@@ -6,7 +6,7 @@ in each direction.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
@@ -111,11 +111,15 @@ class SweepResult:
 
 @dataclass(frozen=True, kw_only=True)
 class PatchedLogits:
-    """Logits under the patches of some cells, at the read positions from number `first` on."""
+    """Logits under the patches of some cells, at the read positions from number `first` on.
+
+    With `prompts` the logits are of one prompt for each of `cells`, along the axis of prompts.
+    """
 
     cells: Sequence[int]
     first: int
     logits: Float[Tensor, "cell prompt read d_vocab"]
+    prompts: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,17 +161,21 @@ class Chunk(Generic[AnyRun]):
         """The metrics of patched logits; InputError where either hold NaN."""
         for some in patched:
             check_no_nan(some.logits)
-            values = self.reader.values(some.logits, some.first)
-            earlier = self.values[self.into][:, None, :, : some.first].expand(-1, len(some.logits), -1, -1)
-            yield some.cells, self.reader.mean(torch.cat((earlier, values), -1))
+            reader, unpatched = self.reader, self.values[self.into]
+            if some.prompts is not None:
+                reader, unpatched = reader.select(some.prompts), unpatched[:, some.prompts]
+            values = reader.values(some.logits, some.first)
+            earlier = unpatched[:, None, :, : some.first].expand(-1, len(some.logits), -1, -1)
+            cells = (some.cells,) if some.prompts is None else (some.cells, some.prompts)
+            yield cells, reader.mean(torch.cat((earlier, values), -1))
 
     def add_estimate(self, by: Float[Tensor, "metric cell prompt"]) -> Iterator["CellMetrics"]:
         """The metrics moved by an estimate, for all cells."""
-        yield range(by.shape[1]), self.reader.mean(self.values[self.into])[:, None] + by.double().cpu()
+        yield (range(by.shape[1]),), self.reader.mean(self.values[self.into])[:, None] + by.double().cpu()
 
 
-CellMetrics = tuple[Sequence[int], Float[Tensor, "metric cell prompt"]]
-"""Numbers of some cells, and every metric with each of them patched."""
+CellMetrics = tuple[tuple[Sequence[int], ...], Float[Tensor, "metric cell prompt"]]
+"""Numbers of some cells, or of cells and of one prompt for each, and every metric with each of them patched."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +250,7 @@ def _measure(
         chunk = Chunk(pairs=pairs, into=into, runs=runs, reader=reader, values=values, shared=shared)
         value[number] = unpatched[into][:, None]
         for cells, found in plan.measure_chunk(chunk):
-            value[number][:, list(cells)] = found
+            value[number][:, *map(list, cells)] = found if len(cells) == 1 else found[:, 0]
 
 
 _TRIED = 8
@@ -286,6 +294,11 @@ class MetricReader:
                 f"answers and foils must be tokens that the model predicts, 0 to {clean.shape[-1] - 1}; got {highest}"
             )
         return MetricReader(metrics=metrics, answer=answer, foil=foil, scored=scored, clean=clean)
+
+    def select(self, prompts: Sequence[int]) -> "MetricReader":
+        """The reader of some prompts, which may come several times."""
+        rows = {name: getattr(self, name)[prompts] for name in ("answer", "foil", "scored", "clean")}
+        return replace(self, **rows)
 
     def check(self, generator: torch.Generator) -> None:
         """Refuse invalid metrics, tried at a few of the positions; errors as for `check_metric`."""

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from mnemoscope.core.site import BY_NEURON, EMBEDDINGS, SHARED, THROUGH, Edge, Kind, Position, Site, Through
+from mnemoscope.core.site import EMBEDDINGS, MLP, OF_DICTIONARY, SHARED, THROUGH, Edge, Kind, Position, Site, Through
 from mnemoscope.engine.block import Attention, Block, Past, join_past
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.graph import lay_out_edges
@@ -48,7 +48,7 @@ LASTING: tuple[Kind, ...] = ("k", "v")
 _BEFORE: tuple[Kind, ...] = (*EMBEDDINGS, "resid_pre")
 
 
-_AFTER: tuple[Kind, ...] = (*BY_NEURON, "mlp_out", "resid_post")
+_AFTER: tuple[Kind, ...] = (*MLP, "resid_post")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +95,8 @@ def plan_continued_runs(
 def entry_point(weights: Transformer, kind: Kind, layer: int | None) -> tuple[int, Place]:
     """The point (as numbered in `engine.transformer`) at which a patch changes the stream, and the stream there."""
     layer = layer or 0
+    if kind in OF_DICTIONARY:
+        kind = next(dictionary.writes for dictionary in weights.dictionaries if dictionary.layer == layer)
     if kind in _BEFORE:
         return 2 * layer, ("resid_pre", layer)
     if kind in _AFTER or not weights.has_middle:

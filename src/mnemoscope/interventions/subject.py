@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from mnemoscope.core.protocols import HookedModel, evaluation_mode, masked_token, reads_vectors
-from mnemoscope.core.site import EMBEDDINGS, KINDS, Kind, Site
+from mnemoscope.core.site import EMBEDDINGS, KINDS, OF_DICTIONARY, Kind, Site
 from mnemoscope.interventions.comparison import DoesNotApplyError, RefusedError
 
 Write = Tensor | Callable[[Tensor], Tensor]
 Writes = Mapping[str, Write]
-POINT_KINDS: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind != "result")
+POINT_KINDS: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind not in ("result", *OF_DICTIONARY))
 _NORMS = tuple(f"ln{n}.hook_{end}" for n in (1, 2) for end in ("scale", "normalized"))
 _FINAL_NORM = tuple(f"ln_final.hook_{end}" for end in ("scale", "normalized"))
 _EXTRA = ("attn.hook_rot_q", "attn.hook_rot_k", "mlp.hook_pre_linear", *_NORMS)

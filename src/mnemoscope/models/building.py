@@ -312,6 +312,8 @@ def fold_normalisation(model: HookedTransformer) -> HookedTransformer:
     Raises InputError where the model has no normalisation with a gain to fold, or its patterns do not add up to one,
     so that value biases cannot be moved.
     """
+    if getattr(model, "dictionaries", ()):
+        raise InputError("model must have no dictionaries to be folded; fold it first, then give it some")
     if has_linear_attention(model) or attention_mix(model) < 1:
         raise InputError(
             "model must have patterns that add up to one to be folded; its attention is linear, or mixed with a "
