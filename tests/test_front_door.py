@@ -36,7 +36,7 @@ PUBLIC_MODULES = (
     "mnemoscope.claims.testing",
     "mnemoscope.cli",  # what a command of a guest is made of
 )
-MOST_NAMES = 80
+MOST_NAMES = 84
 
 TO_CONVERT: set[str] = set()
 """Pages and examples that still import from inner modules; the set may only shrink."""

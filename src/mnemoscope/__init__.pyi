@@ -29,6 +29,7 @@ from .claims.trials import run_trials as run_trials
 from .core.batch import Batch as Batch
 from .core.batch import Named as Named
 from .core.dictionary import Dictionary as Dictionary
+from .core.dictionary_recipe import DictionaryRecipe as DictionaryRecipe
 from .core.errors import InputError as InputError
 from .core.intervention import Add as Add
 from .core.intervention import Intervention as Intervention
@@ -69,6 +70,8 @@ from .explorer.page import explore as explore
 from .interventions.run import run_with as run_with
 from .models import constructed as constructed
 from .models.dictionaries import with_dictionaries as with_dictionaries
+from .models.dictionary_files import load_dictionary as load_dictionary
+from .models.dictionary_files import save_dictionary as save_dictionary
 from .models.language.conversion import language_model as language_model
 from .models.run import Run as Run
 from .models.run import find_runs as find_runs
@@ -78,4 +81,5 @@ from .report.attention_page import attention as attention
 from .report.task_report import REPORTS as REPORTS
 from .report.task_report import TaskReport as TaskReport
 from .run.executor import train_many as train_many
+from .training.dictionaries import train_dictionary as train_dictionary
 from .training.loop import train as train

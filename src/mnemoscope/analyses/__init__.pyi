@@ -60,6 +60,7 @@ from .evaluation import expected_accuracy as expected_accuracy
 from .evaluation import lowest_skill_accuracy as lowest_skill_accuracy
 from .evaluation import mean_loss as mean_loss
 from .evaluation import subgroup_sequences as subgroup_sequences
+from .feature_matching import dictionary_agreement as dictionary_agreement
 from .forward import check_fits as check_fits
 from .forward import log_probs as log_probs
 from .forward import predicted_vectors as predicted_vectors
@@ -131,6 +132,7 @@ from .predictions import target_counts as target_counts
 from .probe_rows import split_sequences as split_sequences
 from .probe_rows import with_latent as with_latent
 from .probe_rows import with_random_labels as with_random_labels
+from .reconstruction import dictionary_quality as dictionary_quality
 from .roles import ablate_by_role as ablate_by_role
 from .roles import by_role as by_role
 from .roles import choose_roles as choose_roles

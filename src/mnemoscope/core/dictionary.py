@@ -52,6 +52,24 @@ def activation_hook(kind: ReadKind, layer: int, cfg: ModelConfig) -> str:
     return f"blocks.{layer}.hook_{kind}"
 
 
+def activate(
+    pre: Float[Tensor, "*rows feature"],
+    activation: FeatureActivation,
+    *,
+    k: int | None = None,
+    threshold: Float[Tensor, " feature"] | None = None,
+) -> Float[Tensor, "*rows feature"]:
+    """Features from what the encoder gives; `k` and `threshold` are as for a `Dictionary`."""
+    features = pre.relu()
+    if threshold is not None:
+        return torch.where(pre > threshold, features, 0)
+    if k is None:
+        return features
+    grouped = features.unflatten(-1, (k, -1)) if activation == "groupmax" else features
+    values, places = grouped.topk(1 if activation == "groupmax" else k, dim=-1, sorted=False)
+    return torch.zeros_like(grouped).scatter(-1, places, values).view_as(features)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dictionary:
     """Sparse features of one activation of one layer. Do not change its tensors any more.
@@ -163,6 +181,16 @@ class Dictionary:
         """Width of what is written."""
         return self.w_dec.shape[1]
 
+    def hooks(self, cfg: ModelConfig) -> tuple[str, str]:
+        """The hook points of a model that it reads and writes; raises InputError where it does not fit the model."""
+        if (self.d_in, self.d_out) != (cfg.d_model, cfg.d_model):
+            widths = f"{self.d_in} to {self.d_out}"
+            raise InputError(
+                f"{self.name} is of width {widths}, and the model of {cfg.d_model}; take the model it is of"
+            )
+        read, written = (activation_hook(kind, self.layer, cfg) for kind in (self.reads, self.writes))
+        return read, written
+
     @property
     def tensors(self) -> dict[str, Tensor]:
         """Its tensors by field; those that are None are left out."""
@@ -199,14 +227,7 @@ class Dictionary:
     def encode(self, x: Float[Tensor, "*rows d_in"]) -> Float[Tensor, "*rows feature"]:
         """The features of activations; never negative, and exactly 0 where a feature is not active."""
         pre = torch.nn.functional.linear(x if self.centre is None else x - self.centre, self.w_enc, self.b_enc)
-        features = pre.relu()
-        if self.threshold is not None:
-            return torch.where(pre > self.threshold, features, 0)
-        if self.k is None:
-            return features
-        grouped = features.unflatten(-1, (self.k, -1)) if self.activation == "groupmax" else features
-        values, places = grouped.topk(1 if self.activation == "groupmax" else self.k, dim=-1, sorted=False)
-        return torch.zeros_like(grouped).scatter(-1, places, values).view_as(features)
+        return activate(pre, self.activation, k=self.k, threshold=self.threshold)
 
     def decode(
         self, features: Float[Tensor, "*rows feature"], x: Float[Tensor, "*rows d_in"] | None = None
