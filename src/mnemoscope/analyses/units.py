@@ -98,8 +98,8 @@ def keys_before_norm(
         key, bias = dictionary.w_enc.double(), dictionary.b_enc.double()
         bias = bias if dictionary.centre is None else bias - key @ dictionary.centre.double()
         kind = kind if dictionary.reads == "mlp_in" else None
-    if kind == "LN":
+    if kind == "LN" and units == "neurons":
         bias = bias + key @ block.ln2.b.double()
-    if kind in ("LN", "RMS"):
+    if kind in ("LN", "RMS") and units == "neurons":  # features read what is normalised before its gain
         key = key * block.ln2.w.double()
     return (key - key.mean(-1, keepdim=True) if kind in ("LN", "LNPre") else key), bias

@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from mnemoscope.engine.changes import NO_CHANGES, Changes
+from mnemoscope.engine.changes import MLP_INPUT, NO_CHANGES, Changes
 from mnemoscope.engine.pointwise import Mlp, Norm, apply_soft_cap, project, safe_softmax, softmax
 from mnemoscope.engine.relative_attention import attend_causally, relative_products
 
@@ -359,7 +359,7 @@ class Block:
         if self.attn is None or z is None:
             return stream if self.mlp is None else stream + self.mlp(self.ln2(stream))
         mlp = self.mlp
-        of_mlp = None if mlp is None else lambda read: mlp(self.ln2(read), at)
+        of_mlp = None if mlp is None else lambda read: mlp(self.ln2(at(MLP_INPUT, read)), at)
         return after_attention(stream, self.attn.project_out(z), of_mlp, at, parallel=self.parallel)
 
 

@@ -24,6 +24,8 @@ AFTER_HEADS = (
 )  # fmt: skip
 IN_BLOCK = (*BEFORE_QUERIES, *OF_QUERIES, *AFTER_HEADS)
 """Hook points of a block, in the order in which activations pass them."""
+MLP_INPUT = "hook_mlp_input"
+"""The stream that an MLP reads, for dictionaries only: it is seen before its normalisation, and never changed."""
 BEFORE_BLOCKS = ("hook_embed", "hook_pos_embed")
 
 

@@ -49,6 +49,10 @@ class Norm:
             return F.layer_norm(x, x.shape[-1:], self.w, self.b, self.eps)
         return F.rms_norm(x, x.shape[-1:], self.w, self.eps)
 
+    def without_weights(self) -> "Norm":
+        """The same without gain and bias."""
+        return Norm(kind=self.kind, eps=self.eps)
+
     def scale(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows 1"]:
         """Divisors of the rows, sqrt(variance + eps) or sqrt(mean of x² + eps)."""
         return self._size(self._centred(x))
@@ -130,7 +134,6 @@ class Mlp:
         self, normed: Float[Tensor, "*rows d_model"], at: Changes = NO_CHANGES
     ) -> Float[Tensor, "*rows d_model"]:
         """Contribution of the MLP to the residual stream, from the normalised stream."""
-        normed = at("mlp.hook_in", normed)
         if self.w_gate is None:
             post = self.activation(at("mlp.hook_pre", project(normed, self.w_in, self.b_in)))
         else:

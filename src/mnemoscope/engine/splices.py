@@ -8,17 +8,15 @@ changed error e' give x + (f' - features) W_dec + (e' - error). Where nothing ch
 Features and error pass two hook points each, first the one with SAELens's name. Then follow changes of x itself.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.core.dictionary import Dictionary
 from mnemoscope.core.dictionary_places import dictionary_points
-from mnemoscope.engine.changes import Change, Changes
-
-MLP_INPUT = "mlp.hook_in"
-"""The engine's name for what the weights of an MLP read; models have no such hook point."""
+from mnemoscope.engine.changes import MLP_INPUT, Change, Changes
+from mnemoscope.engine.pointwise import Norm
 
 
 def split(
@@ -52,32 +50,42 @@ def _passed(activation: Tensor, at: Callable[[str, Tensor], Tensor | None], poin
     return activation
 
 
-def splice(at: Changes, dictionaries: Sequence[Dictionary]) -> Changes:
-    """The changes of a run, with those at features and errors turned into one where their dictionary writes."""
+def splice(at: Changes, dictionaries: Sequence[tuple[Dictionary, Norm]]) -> Changes:
+    """The changes of a run, with those at features and errors turned into one where their dictionary writes.
+
+    Each dictionary comes with the normalisation before its MLP, without gain and bias.
+    """
     by_point = dict(at.by_point)
-    for dictionary in dictionaries:
+    for dictionary, norm in dictionaries:
         points = [[name for name in names if name in by_point] for names in dictionary_points(dictionary)]
         if any(points):
             own = {name: by_point.pop(name) for names in points for name in names}
-            _put(by_point, dictionary, points, Changes(own))
+            _put(by_point, dictionary, norm, points, own)
     return Changes(by_point, where_read=at.where_read, exact=at.exact)
 
 
-def _put(by_point: dict[str, Change], dictionary: Dictionary, points: Sequence[Sequence[str]], own: Changes) -> None:
+def _put(
+    by_point: dict[str, Change],
+    dictionary: Dictionary,
+    norm: Norm,
+    points: Sequence[Sequence[str]],
+    own: Mapping[str, Change],
+) -> None:
     """Add the change where a dictionary writes, and an observer where it reads something else."""
-    ends = {kind: f"blocks.{dictionary.layer}.hook_{kind}" for kind in (dictionary.reads, dictionary.writes)}
-    ends["mlp_in"] = f"blocks.{dictionary.layer}.{MLP_INPUT}"
-    read_at, written_at, seen = ends[dictionary.reads], ends[dictionary.writes], list[Tensor]()
+    block, of_mlp, seen = f"blocks.{dictionary.layer}.", dictionary.reads == "mlp_in", list[Tensor]()
+    read_at = block + (MLP_INPUT if of_mlp else f"hook_{dictionary.reads}")
+    written_at = f"{block}hook_{dictionary.writes}"
     before, after = by_point.get(read_at), by_point.get(written_at)
 
     def see(x: Tensor) -> Tensor | None:
         changed = None if before is None else before(x)
-        seen[:] = [x if changed is None else changed]
+        read = x if changed is None else changed
+        seen[:] = [norm(read) if of_mlp else read]
         return changed
 
     def change(x: Tensor) -> Tensor:
         read = seen.pop() if seen else x
-        x = split(dictionary, x, read, own, of_features=points[0], of_error=points[1])
+        x = split(dictionary, x, read, lambda point, y: own[point](y), of_features=points[0], of_error=points[1])
         changed = None if after is None else after(x)
         return x if changed is None else changed
 

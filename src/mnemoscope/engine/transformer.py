@@ -86,7 +86,7 @@ class Transformer:
         `inputs` are tokens `batch pos`, or vectors `batch pos width`. `at` has changes and observers on the way.
         `start` is the point at which an unchanged run is resumed; None: the embedding.
         """
-        at = splice(at, self.dictionaries) if self.dictionaries and at.by_point else at
+        at = self._spliced(at)
         start = self._start(inputs, read, at) if start is None else start
         stream = start.stream
         for index in range(start.layer, len(self.blocks)):
@@ -94,6 +94,13 @@ class Transformer:
             is_last = index == len(self.blocks) - 1
             stream = self.after_block(index, stream, read if is_last else None, at, inputs)
         return self.unembed(stream)
+
+    def _spliced(self, at: Changes) -> Changes:
+        """The changes of a run, with those of features and errors where their dictionaries write."""
+        if not (self.dictionaries and at.by_point):
+            return at
+        norms = [block.ln2.without_weights() for block in self.blocks]
+        return splice(at, [(dictionary, norms[dictionary.layer]) for dictionary in self.dictionaries])
 
     @cached_property
     def first_layer(self) -> lookup.FirstLayer:
@@ -112,7 +119,7 @@ class Transformer:
 
     def observe(self, inputs: Inputs, at: Changes) -> None:
         """Run the model only as far as something is observed."""
-        at = splice(at, self.dictionaries) if self.dictionaries else at
+        at = self._spliced(at)
         stream, last = self.embed_inputs(inputs, at), at.last_block()
         for index in range(-1 if last is None else last):
             stream = self.after_block(index, stream, None, at, inputs)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.core.arguments import check_arguments
-from mnemoscope.core.dictionary import Dictionary
+from mnemoscope.core.dictionary import Dictionary, activation_hook
 from mnemoscope.core.dictionary_places import dictionary_points
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, ModelLike, is_hooked, resolve_model
@@ -26,13 +26,13 @@ from mnemoscope.models.lens import HookedTransformer
 
 
 class _Reader:
-    """A module that keeps what passes it, until the dictionary has read it."""
+    """A hook point that keeps the activation as it leaves it, until the dictionary has read it."""
 
     def __call__(self: Any, x: Tensor) -> Tensor:
-        output = super().__call__(x)  # pyright: ignore
+        x = super().__call__(x)  # pyright: ignore
         if self.splice.is_active():
-            self.splice.seen[:] = [x if self.splice.dictionary.reads == "mlp_in" else output]
-        return output
+            self.splice.seen[:] = [x]
+        return x
 
 
 class _Split:
@@ -148,30 +148,19 @@ def _put(model: Any, dictionary: Dictionary, *, error: bool) -> None:
     splice = _Splice(dictionary, points, error=error)
     written.__class__, written.splice = _before(_Split, type(written)), splice
     if dictionary.reads != dictionary.writes:
-        reader = block.mlp if dictionary.reads == "mlp_in" else model.hook_dict[_point(dictionary)]
+        reader = model.hook_dict[activation_hook(dictionary.reads, dictionary.layer, model.cfg)]
         reader.__class__, reader.splice = _before(_Reader, type(reader)), splice
-
-
-def _point(dictionary: Dictionary) -> str:
-    return f"blocks.{dictionary.layer}.hook_{dictionary.reads}"
 
 
 def _check(model: Any, dictionary: Dictionary) -> None:
     """Refuse a dictionary that does not fit a model."""
-    cfg, kinds = model.cfg, {dictionary.reads, dictionary.writes}
-    if dictionary.layer >= cfg.n_layers:
-        raise InputError(
-            f"the layer of a dictionary must be 0 to {cfg.n_layers - 1} in this model; got {dictionary.layer}"
-        )
-    if "resid_pre" in kinds and len(kinds) == 2:
-        raise InputError(f"a dictionary that reads resid_pre must write it here; got {dictionary}")
-    missing = {each for each in kinds - {"mlp_in"} if f"blocks.0.hook_{each}" not in model.hook_dict}
-    if cfg.attn_only:
-        missing |= kinds & {"mlp_in", "mlp_out", "resid_mid"}
-    if getattr(cfg, "parallel_attn_mlp", False):
-        missing |= kinds & {"resid_mid"}
-    if missing:
-        raise InputError(f"the model has no {min(missing)} for {dictionary}; take a dictionary of another activation")
+    cfg = model.cfg
+    for kind in (dictionary.reads, dictionary.writes):
+        hook = activation_hook(kind, dictionary.layer, cfg)
+        if hook not in model.hook_dict:
+            raise InputError(f"the model has no {hook} for {dictionary}; take a dictionary of another activation")
+    if dictionary.reads == "resid_pre" != dictionary.writes:
+        raise InputError(f"a dictionary that reads resid_pre must write it too; got {dictionary}")
     if {dictionary.d_in, dictionary.d_out} != {cfg.d_model}:
         raise InputError(
             f"a dictionary must read and write width {cfg.d_model}, the model's; {dictionary.name} has "
