@@ -186,7 +186,7 @@ class Dictionary:
         if (self.d_in, self.d_out) != (cfg.d_model, cfg.d_model):
             widths = f"{self.d_in} to {self.d_out}"
             raise InputError(
-                f"{self.name} is of width {widths}, and the model of {cfg.d_model}; take the model it is of"
+                f"{self.name} has width {widths} and the model {cfg.d_model}; take the model that it is of"
             )
         read, written = (activation_hook(kind, self.layer, cfg) for kind in (self.reads, self.writes))
         return read, written

@@ -38,7 +38,7 @@ class DictionaryRecipe:
     activation: Literal["topk", "relu"] = "topk"
     k: int = 8
     l1: float = 0.03
-    n_steps: int = 4000
+    n_steps: int = 3000
     batch_size: int = 256
     learning_rate: float = 1e-2
 

@@ -34,7 +34,7 @@ _FLOOR = 1e-3
 """Share of the mean variance that whitening adds to that of every direction."""
 _WARM_UP = 0.05
 """Share of the updates over which the learning rate rises: a high one at first leaves more features dead."""
-_MAX_ROWS, _MAX_NUMBERS = 2**18, 2**26
+_MAX_ROWS, _MAX_NUMBERS = 2**17, 2**26
 """Rows, and numbers in them, that are kept for training."""
 
 
