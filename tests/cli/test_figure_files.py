@@ -33,6 +33,7 @@ WITHOUT |= {
     "claims validate",
     "train",
     "dev zoo",
+    "dictionary train",
 }
 
 

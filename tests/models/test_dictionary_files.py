@@ -39,6 +39,16 @@ def test_our_file_gives_the_same_dictionary(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["one.safetensors"]
 
 
+def test_weights_that_share_memory_are_saved(tmp_path):
+    tied = normal(N, D_IN, seed=0)
+    save_dictionary(small(w_enc=tied, w_dec=tied), tmp_path / "one.safetensors")
+    assert load_dictionary(tmp_path / "one.safetensors") == small(w_enc=tied, w_dec=tied)
+    saelens(tmp_path / "theirs", {**NEW, **META, "architecture": "standard"})
+    theirs = load_dictionary(tmp_path / "theirs")
+    save_dictionary(theirs, tmp_path / "two.safetensors")
+    assert load_dictionary(tmp_path / "two.safetensors") == theirs
+
+
 def test_a_damaged_file_is_refused(tmp_path):
     file = tmp_path / "one.safetensors"
     save_dictionary(small(), file)
@@ -160,6 +170,7 @@ def test_transcoders_of_saelens(tmp_path, architecture):
         ({}, {"r_mag": torch.ones(N)}, "also holds r_mag"),
         ({}, {"W_dec": None}, "lacks W_dec"),
         ({"architecture": "jumprelu"}, {}, "lacks threshold"),
+        ({"architecture": "topk"}, {}, "must name k"),
         ({**TRANSCODER, "architecture": "transcoder", "hook_name_out": "blocks.3.hook_mlp_out"}, {}, "one layer"),
     ],
 )

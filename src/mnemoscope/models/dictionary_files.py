@@ -52,7 +52,8 @@ def save_dictionary(dictionary: Dictionary, path: Path) -> None:
     >>> ms.load_dictionary(Path("identity.safetensors")) == found
     True
     """
-    write_tensors(Path(path), dictionary.tensors, {"kind": _KIND, "settings": json.dumps(dictionary.settings)})
+    tensors = {name: value.clone() for name, value in dictionary.tensors.items()}  # tied weights share memory
+    write_tensors(Path(path), tensors, {"kind": _KIND, "settings": json.dumps(dictionary.settings)})
 
 
 def load_dictionary(
@@ -84,7 +85,8 @@ def load_dictionary(
     path = Path(path)
     if not path.is_dir():
         tensors, metadata = read_tensors(path, _KIND)
-        found = Dictionary(**json.loads(metadata["settings"]), **tensors)
+        fields: dict[str, Any] = {**json.loads(metadata["settings"]), **tensors}
+        found = Dictionary(**fields)
         return found if name is None else replace(found, name=name)
     configuration = _configuration(path)
     called, place = name or path.name, str(path)
@@ -136,6 +138,8 @@ def _from_saelens(
     one_of(f"the architecture of {place}", architecture, ARCHITECTURES)
     one_of(f"the activation function of {place}", function, ("relu", "topk"))
     _refuse_options(place, cfg)
+    if architecture == "topk" and k is None:
+        raise InputError(f"{place} must name k, the number of active features; its configuration does not")
     if (scale := tensors.pop("scaling_factor", None)) is not None and (scale != 1).any():
         raise InputError(f"{place} has factors of finetuning, which cannot be represented; take it without finetuning")
     transcoder, jumps = architecture.endswith("transcoder"), architecture.startswith("jumprelu")
@@ -157,7 +161,7 @@ def _from_saelens(
         **{"w_enc": w_enc, "b_enc": b_enc, "w_dec": w_dec, "b_dec": b_dec, "centre": b_dec if centred else None},
         skip=more[-1] if "W_skip" in extra else None,
         activation="jumprelu" if jumps else "topk" if architecture == "topk" else "relu",
-        k=int(k) if architecture == "topk" else None,
+        k=int(k) if architecture == "topk" and k is not None else None,
         threshold=more[0].clamp(min=0) if jumps else None,  # SAELens multiplies what exceeds it with a ReLU
     )
 

@@ -85,7 +85,7 @@ def train_dictionary(
 
 
 def _rows(model: HookedModel, data: Task | Batch, places: Sequence[str], pos: int | str | None = None) -> list[Tensor]:
-    """What is read and what is written at real positions of sequences, a row each, drawn by their weights."""
+    """Activations at several hook points, a row for each of these positions that is no padding, drawn by weight."""
     draws = generator(0, "dictionary", "rows")
     n = min(_MAX_ROWS, _MAX_NUMBERS // model.cfg.d_model)
     if not isinstance(data, Batch):

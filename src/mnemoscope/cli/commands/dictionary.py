@@ -130,6 +130,7 @@ def _keep_recipe(out: Path, recipe: ms.DictionaryRecipe) -> None:
         kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         if apart := [f"{name}={kept.get(name)}" for name in given if kept.get(name) != given[name]]:
             raise InputError(f"{out} holds dictionaries of another recipe ({', '.join(apart)}); name another --out")
+        return
     ms.models.write_atomically(file, json.dumps(given, indent=1).encode())
 
 
@@ -256,9 +257,10 @@ def agree(options: DictionaryAgree) -> None:
             if len(runs) < 2:
                 raise InputError(f"{label} has one run here; name several, or leave out --between")
             pairs = list(combinations(runs, 2))
-            each: Any = analyse_runs(pairs, partial(agree_models, options=options), options.jobs, label)  # pyright: ignore
+            measure: Any = partial(agree_models, options=options)
+            each: list[xr.Dataset] = analyse_runs(pairs, measure, options.jobs, label)  # pyright: ignore
             names = xr.DataArray([f"{a.spec.seed} and {b.spec.seed}" for a, b in pairs], dims="pair", name="pair")
-            results = {"agreement": xr.concat(each, names)}
+            results: dict[str, xr.Dataset] = {"agreement": xr.concat(each, names)}
         else:
             found = analyse_runs(runs, partial(agree_run, options=options), options.jobs, label)
             results = ms.analyses.over_seeds(runs, found)
