@@ -1,4 +1,4 @@
-"""What a one-layer model has at the position where it answers, around its MLP.
+"""Activations of a one-layer model at the position where it answers, around its MLP.
 
 After the last layer positions no longer mix, so that the answer follows from the stream there: the stream before the
 MLP, and what the MLP writes. Every removal below changes what it writes, and nothing before it.

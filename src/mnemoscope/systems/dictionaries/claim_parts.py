@@ -50,7 +50,7 @@ def carried(subject: Subject) -> float:
 
 
 def passing(subject: Subject) -> float:
-    """What the gate looks at: accuracy of the worse skill, or 0 where recall does not need the MLP."""
+    """The value of the gate: accuracy of the worse skill, or 0 where recall does not need the MLP."""
     return lowest_skill_accuracy(subject) if carried(subject) > NEEDED else 0.0
 
 

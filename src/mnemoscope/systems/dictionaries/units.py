@@ -1,4 +1,4 @@
-"""What an MLP writes, taken apart into units: neurons, features of a transcoder, or neurons rotated at random.
+"""Units of an MLP, whose sum is what it writes: neurons, features of a transcoder, or neurons rotated at random.
 
 A unit has an activation in each row and a value that it writes, and what is left is the rest:
 
@@ -46,7 +46,7 @@ def neurons(model: HookedModel, answers: Answers) -> Units:
 
 
 def rotated(model: HookedModel, answers: Answers, n: int, generator: torch.Generator) -> Units:
-    """As many random combinations of neurons, at least as many as there are neurons, that write the same in sum."""
+    """Random combinations of neurons, `n` of them, at least as many as neurons, that write the same in sum."""
     value = model.blocks[0].mlp.W_out
     frame = torch.linalg.qr(torch.randn(n, len(value), generator=generator, dtype=torch.float32))[0].to(value)
     return Units(activation=answers.post @ frame.T, value=frame @ value, error=torch.zeros_like(answers.written))
