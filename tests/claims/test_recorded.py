@@ -27,7 +27,6 @@ NOT_TRIED = {
     "I6",
     "K5",
     "F-K1",
-    "D5",
     *(f"E{i}" for i in range(1, 8)),
 }
 """L1 and L2 ask for models that are too large, those of the others are not trained: `docs/outcomes.md` says so."""
