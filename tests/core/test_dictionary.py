@@ -109,11 +109,13 @@ def test_settings_and_tensors_make_it_again():
         ({"activation": "jumprelu", "threshold": torch.tensor([0.0, 0, 0, -1])}, "at least 0"),
     ],
 )
+@pytest.mark.usefixtures("as_installed")
 def test_what_is_no_dictionary_is_refused(changes, words):
     with pytest.raises(InputError, match=words):
         small(**changes)
 
 
+@pytest.mark.usefixtures("as_installed")
 def test_a_changed_copy_is_checked_too():
     with pytest.raises(InputError, match="b_dec"):
         replace(small(), b_dec=torch.zeros(2))
@@ -133,6 +135,7 @@ CFG = {"n_layers": 2, "attn_only": False, "parallel_attn_mlp": False, "normaliza
         ("attn_out", {"attn_only": True}, "blocks.1.hook_attn_out"),
     ],
 )
+@pytest.mark.usefixtures("as_installed")
 def test_the_hook_point_of_an_activation(kind, changes, hook):
     assert activation_hook(kind, 1, SimpleNamespace(**{**CFG, **changes})) == hook
 
@@ -146,6 +149,7 @@ def test_the_hook_point_of_an_activation(kind, changes, hook):
         ("resid_mid", 0, {"parallel_attn_mlp": True}, "take resid_pre"),
     ],
 )
+@pytest.mark.usefixtures("as_installed")
 def test_an_activation_that_a_model_lacks_is_refused(kind, layer, changes, words):
     with pytest.raises(InputError, match=words):
         activation_hook(kind, layer, SimpleNamespace(**{**CFG, **changes}))

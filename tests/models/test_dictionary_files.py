@@ -237,6 +237,7 @@ def test_groups_of_sparsify(tmp_path):
 
 @pytest.mark.parametrize("skips", [True, False])
 @pytest.mark.parametrize("normalization", ["LN", "RMS", None])
+@pytest.mark.usefixtures("as_installed")
 def test_a_transcoder_of_sparsify_reads_after_the_gain(tmp_path, skips, normalization):
     gain, bias = normal(D_IN, seed=10), normal(D_IN, seed=11)
     model = a_model(normalization, **{"LN": {"w": gain, "b": bias}, "RMS": {"w": gain}}.get(str(normalization), {}))
@@ -270,6 +271,7 @@ def test_options_of_sparsify_that_cannot_be_represented(tmp_path, folder, cfg, w
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.usefixtures("as_installed")
 def test_a_folded_gain_is_refused(tmp_path):
     sparsify(tmp_path / "layers.0.mlp", {"transcode": True})
     with pytest.raises(InputError, match="fold_ln=False"):

@@ -5,11 +5,17 @@ import mnemoscope as ms
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.seeding import generator
 from mnemoscope.interventions.recordings import record_activations
+from mnemoscope.training import dictionaries
 from mnemoscope.training.dictionaries import _fit, _rows
 from tests.support import global_generators_untouched, random_model
 from tests.toys import Sums
 
 RECIPE = ms.DictionaryRecipe(width=2, k=3, n_steps=30, batch_size=64)
+
+
+@pytest.fixture(autouse=True)
+def few_rows(monkeypatch):
+    monkeypatch.setattr(dictionaries, "_MAX_ROWS", 2**12)
 
 
 def batch(n: int = 200, *, seed: int = 0, **fields) -> ms.Batch:
@@ -120,6 +126,7 @@ def test_a_model_that_lacks_something_is_refused(model, changes, words):
         train(model=random_model(**model), **changes)
 
 
+@pytest.mark.usefixtures("as_installed")
 def test_what_cannot_be_trained_on_is_refused():
     with pytest.raises(InputError, match="must be a task or a batch"):
         ms.train_dictionary(random_model(mlp=True), recipe=RECIPE)
@@ -142,6 +149,7 @@ def test_what_cannot_be_trained_on_is_refused():
         ({"learning_rate": float("nan")}, "learning_rate"),
     ],
 )
+@pytest.mark.usefixtures("as_installed")
 def test_a_recipe_that_makes_no_sense_is_refused(changes, words):
     with pytest.raises(InputError, match=words):
         ms.DictionaryRecipe(**changes)

@@ -16,7 +16,8 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.arguments import check_arguments
+from mnemoscope.core.batch import Batch, check_is_batch
 from mnemoscope.core.dictionary import Dictionary
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.numerics import to_numpy
@@ -32,6 +33,7 @@ Side = tuple[ModelLike, Dictionary]
 """A dictionary and its model."""
 
 
+@check_arguments
 @torch.no_grad()
 def dictionary_agreement(
     one: Side, other: Side, batch: Batch, *, threshold: float = 0.7, n_draws: int = 20, seed: int = 0
@@ -60,6 +62,7 @@ def dictionary_agreement(
     >>> found.share.values.tolist(), round(found.similarity.item(), 6)
     ([1.0, 1.0], 1.0)
     """
+    check_is_batch(batch)
     in_range("threshold", threshold, -1, 1)
     in_range("n_draws", n_draws, 20, float("inf"))
     if batch.ragged or len(batch) < 2:

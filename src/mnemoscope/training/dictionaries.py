@@ -7,9 +7,9 @@ whitened over the rows, a dictionary minimises
 
 by Adam. Rows of W_dec have unit norm by construction: without that, small features with long directions would evade the
 penalty (Bricken et al. 2023, "Towards monosemanticity"). TopK has no penalty (Gao et al. 2024, "Scaling and evaluating
-sparse autoencoders"). Whitening gives every direction one weight: here one direction of an activation may have 99 % of
-its variance and matter little (Saraswatula and Klindt 2025, "Data whitening improves sparse autoencoder learning").
-Afterwards it is moved into the weights, so that the dictionary takes activations as they are.
+sparse autoencoders"). Whitening gives every direction one weight: one direction may have 99 % of the variance of an
+activation, and the model still needs the others. Afterwards it is moved into the weights, so that the dictionary takes
+activations as they are.
 
 Seeds of a dictionary share the rows; each has its own initial weights and order. The same seed gives the same numbers.
 """
@@ -53,7 +53,7 @@ def train_dictionary(
     Args:
         model: A run, a subject or any hooked model.
         data: The task that sequences are drawn from (its training split), or a batch, such as `task.enumerate` gives,
-            whose weights count; None: the task of the run.
+            whose weights count; None: the task of the run or subject.
         recipe: Kind, size and training.
         pos: Position whose activations count, -1 the last, or a latent that holds one a sequence; None: all. Where
             activations of positions that answer nothing are far larger, those of the others are lost in them.
@@ -76,7 +76,8 @@ def train_dictionary(
     n = round(recipe.width * (hooked.cfg.d_model if recipe.kind == "sae" else hooked.cfg.d_mlp))
     if recipe.activation == "topk":
         in_range("k of a dictionary", recipe.k, 1, n)
-    data = data if data is not None else getattr(getattr(model, "spec", None), "task", None)
+    if data is None:  # a subject has a task, and a run one in its specification
+        data = getattr(model, "task", None) or getattr(getattr(model, "spec", None), "task", None)
     if data is None:
         raise InputError("data must be a task or a batch, since a model alone has no task; or give a run")
     x, y = _rows(hooked, data, places, pos)
