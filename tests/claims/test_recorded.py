@@ -25,6 +25,7 @@ NOT_TRIED = {
     "I5",
     "I5-subcircuits",
     "I6",
+    "F-K1",
     *(f"E{i}" for i in range(1, 8)),
 }
 """L1 and L2 ask for models that are too large, those of the others are not trained: `docs/outcomes.md` says so."""

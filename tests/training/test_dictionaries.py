@@ -153,3 +153,14 @@ def test_what_cannot_be_trained_on_is_refused():
 def test_a_recipe_that_makes_no_sense_is_refused(changes, words):
     with pytest.raises(InputError, match=words):
         ms.DictionaryRecipe(**changes)
+
+
+def test_activations_of_one_position_alone_can_be_taken():
+    model = random_model(mlp=True)
+    place = "blocks.0.hook_mlp_out"
+    (last,) = _rows(model, batch(5), [place], -1)
+    (every,) = _rows(model, batch(5), [place])
+    assert torch.equal(last, every.unflatten(0, (5, -1))[:, -1])
+    weighted = batch(5, weights=torch.tensor([0.0, 1, 0, 0, 0]))
+    (drawn,) = _rows(model, weighted, [place], -1)
+    torch.testing.assert_close(drawn, last[1].expand_as(drawn))

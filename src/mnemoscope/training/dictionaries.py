@@ -29,6 +29,7 @@ from mnemoscope.core.protocols import HookedModel, ModelLike, Task, resolve_mode
 from mnemoscope.core.runtime import progress
 from mnemoscope.core.seeding import fixed_defaults, generator
 from mnemoscope.interventions.recordings import record_activations
+from mnemoscope.interventions.replacements import position_mask
 
 _FLOOR = 1e-3
 """Share of the mean variance that whitening adds to that of every direction."""
@@ -40,7 +41,12 @@ _MAX_ROWS, _MAX_NUMBERS = 2**17, 2**26
 
 @fixed_defaults()
 def train_dictionary(
-    model: ModelLike, data: Task | Batch | None = None, *, recipe: DictionaryRecipe, seed: int = 0
+    model: ModelLike,
+    data: Task | Batch | None = None,
+    *,
+    recipe: DictionaryRecipe,
+    pos: int | str | None = None,
+    seed: int = 0,
 ) -> Dictionary:
     """Train one dictionary of a model.
 
@@ -49,6 +55,8 @@ def train_dictionary(
         data: The task that sequences are drawn from (its training split), or a batch, such as `task.enumerate` gives,
             whose weights count; None: the task of the run or subject.
         recipe: Kind, size and training.
+        pos: Position whose activations count, -1 the last, or a latent that holds one a sequence; None: all. Where
+            activations of positions that answer nothing are far larger, those of the others are lost in them.
         seed: Of initial weights and order; 0 to 2**63 - 1.
 
     Returns:
@@ -72,22 +80,23 @@ def train_dictionary(
         data = getattr(model, "task", None) or getattr(getattr(model, "spec", None), "task", None)
     if data is None:
         raise InputError("data must be a task or a batch, since a model alone has no task; or give a run")
-    x, y = _rows(hooked, data, places)
+    x, y = _rows(hooked, data, places, pos)
     with torch.enable_grad():
         return _fit(x, y, recipe, n, seed)
 
 
-def _rows(model: HookedModel, data: Task | Batch, places: Sequence[str]) -> list[Tensor]:
-    """Activations at several hook points, a row for each position that is no padding, drawn by weight."""
+def _rows(model: HookedModel, data: Task | Batch, places: Sequence[str], pos: int | str | None = None) -> list[Tensor]:
+    """Activations at several hook points, a row for each of these positions that is no padding, drawn by weight."""
     draws = generator(0, "dictionary", "rows")
     n = min(_MAX_ROWS, _MAX_NUMBERS // model.cfg.d_model)
     if not isinstance(data, Batch):
         data = data.sample(max(1, n // data.n_ctx), split="train", generator=draws)
     found = record_activations(model, data, {*places}, by_engine=True)
-    rows = [found[place][data.real.to(found[place].device)].float() for place in places]
+    where = data.real if pos is None else data.real & position_mask(pos, data).to(data.real.device)
+    rows = [found[place][where.to(found[place].device)].float() for place in places]
     if data.weights is None:
         return rows
-    weights = data.weights.cpu()[:, None].expand(data.real.shape)[data.real.cpu()]
+    weights = data.weights.cpu()[:, None].expand(data.real.shape)[where.cpu()]
     chosen = torch.multinomial(weights, n, replacement=True, generator=draws)
     return [part[chosen.to(part.device)] for part in rows]
 

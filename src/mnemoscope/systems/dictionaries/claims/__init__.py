@@ -1,0 +1,1 @@
+"""Claims F-K1 and D5."""

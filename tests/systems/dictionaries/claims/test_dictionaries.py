@@ -1,0 +1,52 @@
+"""F-K1 and D5: their controls, and what decides them."""
+
+import pytest
+
+from mnemoscope.systems.dictionaries.claims import error, selectivity
+from tests.systems.on_trial import verdict
+from tests.systems.planting import misbehaving
+
+
+@pytest.mark.parametrize("claim", [selectivity.CLAIM, error.CLAIM], ids=lambda claim: claim.id)
+def test_their_controls_behave(claim):
+    assert misbehaving(claim) == {}
+
+
+BETTER = {"selective": 0.2, "needed": 0.5}
+ALIKE = {"selective": 0.0, "needed": 1.0}
+
+
+def measured(*, kept: float = 0.5, **kinds) -> dict[str, float]:
+    found = {f"{name} {what}": value for name, kind in kinds.items() for what, value in kind.items()}
+    return {**found, "features needed, error kept": kept, "gate": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("found", "holding"),
+    [
+        (measured(features=BETTER, narrow=BETTER, dense=BETTER, rotated=ALIKE), {"F-K1"}),
+        (measured(features=BETTER, narrow=BETTER, dense=BETTER, rotated=BETTER), {"F-K1", "F-K1-rotated"}),
+        (measured(features=BETTER, narrow=ALIKE, dense=BETTER, rotated=ALIKE), {"F-K1", "F-K1-width"}),
+        (measured(features=BETTER, narrow=BETTER, dense=ALIKE, rotated=ALIKE), {"F-K1", "F-K1-sparsity"}),
+        (measured(features=BETTER, narrow=BETTER, dense=BETTER, rotated=ALIKE, kept=1.0), set()),
+        (measured(features={**BETTER, "needed": 0.8}, narrow=BETTER, dense=BETTER, rotated=ALIKE), set()),
+        (measured(features={**BETTER, "selective": 0.05}, narrow=BETTER, dense=BETTER, rotated=ALIKE), set()),
+    ],
+)
+def test_what_decides_f_k1(found, holding):
+    everyone = (selectivity.CLAIM, *selectivity.CLAIM.rivals)
+    assert {one.id for one in everyone if verdict(one, found).outcome == "SUPPORTED"} == holding
+
+
+@pytest.mark.parametrize(
+    ("loss", "recall", "noise", "expected"),
+    [
+        (0.05, 0.05, 1.0, ["SUPPORTED", "REFUTED"]),
+        (0.05, 0.05, 9.0, ["SUPPORTED", "SUPPORTED"]),
+        (0.05, 0.15, 9.0, ["REFUTED", "SUPPORTED"]),
+        (0.15, 0.05, 1.0, ["REFUTED", "REFUTED"]),
+    ],
+)
+def test_what_decides_d5(loss, recall, noise, expected):
+    found = {"loss": loss, "recall": recall, "noise": noise, "gate": 1.0}
+    assert [verdict(one, found).outcome for one in (error.CLAIM, *error.CLAIM.rivals)] == expected
