@@ -44,6 +44,16 @@ def test_neurons_as_features_reconstruct_everything():
     assert found.dead.item() == pytest.approx((~post.any(0).any(0)).double().mean().item())
 
 
+def test_the_loss_is_that_of_the_model_without_the_error():
+    model, b = random_model(mlp=True), batch()
+    half = neurons(model, b_enc=torch.full((16,), 0.3))
+    found = ms.analyses.dictionary_quality(model, [half], b)
+    logits = ms.with_dictionaries(model, [half], error=False)(b.inputs)[b.scored].double()
+    expected = torch.nn.functional.cross_entropy(logits, b.targets[b.scored])
+    assert found.loss.item() == pytest.approx(expected.item(), abs=1e-6)
+    assert abs(found.loss.item() - found.clean_loss.item()) > 1e-3
+
+
 def test_no_feature_is_the_baseline():
     """A dictionary that writes a constant has the loss of ablation, and explains nothing."""
     model, b = random_model(mlp=True), batch()
