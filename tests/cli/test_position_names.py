@@ -116,7 +116,11 @@ CHEAP = {
     "evaluate --checkpoints": ["evaluate", "--checkpoints"],
 }
 """Words after the runs; of other commands `--n 12`. What has two words is a command that is called differently."""
-APART = [name for name, command in commands().items() if issubclass(command.options, AnalysisOutputOptions)]
+APART = [
+    name
+    for name, command in commands().items()
+    if issubclass(command.options, AnalysisOutputOptions) and not name.startswith("dictionary")  # results have no pos
+]
 ON_RUNS = [*dict.fromkeys((*APART, *CHEAP))]
 BY_NUMBER = re.compile(r"\b(?:pos|position|query|key|source|\w+_pos) -?\d+\b|(?:H\d+|head) \d+→\d+\b")
 """A position that is called by its number."""

@@ -108,7 +108,7 @@ def deal_labels(
 def rank_among(effects: Effects, controls: Float[np.ndarray, "control cell"]) -> Float[np.ndarray, " cell"]:
     """P against the mean effects of controls, cell by cell."""
     means = mean_effects(effects)
-    extreme = (abs(controls) >= _bound(means, np.nanmax(abs(np.vstack([means, controls]))))).sum(0)
+    extreme = (abs(controls) >= _bound(means, float(np.nanmax(abs(np.vstack([means, controls])))))).sum(0)
     return (extreme + 1) / (len(controls) + 1)
 
 
