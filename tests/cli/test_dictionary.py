@@ -78,3 +78,20 @@ def test_quality_and_agreement_lie_along_seeds(trained, tmp_path, capsys):
     printed = capsys.readouterr().out
     for words in ("loss recovered, from the mean", "share with a partner", "over seeds of the model"):
         assert words in printed
+
+
+@pytest.mark.full
+def test_analyses_have_the_features_of_every_run(trained, tmp_path, capsys):
+    """One name stands for the dictionary of each run; what is patched is called a feature."""
+    names = ["--dictionary", "dictionaries/dictionary-00.safetensors"]
+    main(["patch", str(trained), *names, "--kind", "feature", "--over", "layer", "neuron", "--n", "12"])
+    [label] = ms.models.by_label(ms.find_runs(trained))
+    place = tmp_path / "results" / f"{label}-dictionaries"
+    patched = xr.load_dataset(next((place / "patch").glob("patch_*.nc")), engine="h5netcdf")
+    assert patched.sizes["feature"] == ms.find_runs(trained)[0].hooked().cfg.d_mlp
+    assert ", feature " in capsys.readouterr().out
+    main(["neurons", str(trained), *names, "--units", "features", "--n", "32", "--sampled"])
+    assert list((place / "neurons").glob("*.html"))
+    with pytest.raises(SystemExit):
+        main(["patch", str(trained), "--dictionary", "dictionaries/dictionary-07.safetensors", "--n", "12"])
+    assert "dictionary-07.safetensors" in capsys.readouterr().err

@@ -124,8 +124,9 @@ class RecordOptions(AnalysisOutputOptions):
     clamped: bool = False
     """Look at models with the clamps of their training in force; results go to OUT/<configuration>-clamped."""
     dictionary: UseAppendAction[tuple[Path, ...]] = ()
-    """Dictionary whose features and error become sites, a file or directory, in the run's directory or anywhere: its
-    kinds are feature and error. May be repeated; results go to OUT/<configuration>-dictionaries."""
+    """Dictionary whose features and error become sites (kinds feature and error), a file or directory; one name for all
+    runs, such as `dictionaries/dictionary-00.safetensors` after `dictionary train`. May be repeated; results go to
+    OUT/<configuration>-dictionaries."""
 
 
 @dataclass(frozen=True, kw_only=True)

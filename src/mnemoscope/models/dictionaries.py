@@ -145,13 +145,20 @@ def with_dictionaries(model: ModelLike, dictionaries: Sequence[Dictionary], *, e
 def run_with_dictionaries(run: Run, files: Sequence[Path]) -> Run:
     """The same run, whose models have these dictionaries (`load_dictionary`); its label ends in `-dictionaries`.
 
-    A path is looked for in the directory of the run first, so that runs may have dictionaries of their own under one
-    name. Raises InputError where a model takes clamps already, and on loading a model where a dictionary does not fit.
+    Runs may have dictionaries of their own under one name: a path is looked for in the directory of the run first, and
+    `DIR/NAME` then as `DIR/<label>/seed-<seed>/NAME`, where `mnemoscope dictionary train` puts it. Raises InputError
+    where a model takes clamps already, and on loading a model where a dictionary does not fit.
     """
     if run.prepare is not None:
         raise InputError("a model with clamps takes no dictionaries; look at either")
-    places = [run.path / file if (run.path / file).exists() else Path(file) for file in files]
-    return replace(run, prepare=partial(_with_files, files=tuple(places)), view="-dictionaries")
+    places = tuple(_place(run, Path(file)) for file in files)
+    return replace(run, prepare=partial(_with_files, files=places), view="-dictionaries")
+
+
+def _place(run: Run, file: Path) -> Path:
+    """The path of a dictionary for a run."""
+    own = (run.path / file, file.parent / run.label / f"seed-{run.spec.seed:02}" / file.name)
+    return next((place for place in own if place.exists()), file)
 
 
 def _with_files(model: Any, spec: RunSpec, step: int, *, files: Sequence[Path]) -> Any:

@@ -64,7 +64,8 @@ def measure(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
     by_skill = pairs_by_skill(run, options, batch)
 
     def sweep(model: ms.HookedModel, skill: str) -> xr.Dataset:
-        return ms.patch(model, by_skill[skill], kind=options.kind, over=options.over, metrics=chosen)
+        found = ms.patch(model, by_skill[skill], kind=options.kind, over=options.over, metrics=chosen)
+        return found.rename(neuron="feature") if options.kind == "feature" and "neuron" in found.dims else found
 
     values = {skill: sweep(model, skill) for skill in by_skill}
     for skill, each in values.items():
