@@ -31,6 +31,7 @@ GROUPS = (
     "attribution",
     "edges",
     "paths",
+    "features",
     "capacity",
     "explorer",
 )
