@@ -227,7 +227,7 @@ def test_the_list_names_the_system_of_every_claim(capsys):
         (["claims", "prove"], "the command must be one of"),
         (
             ["claims", "show", "T99"],
-            "a claim or a system must be one of: birth, factual-recall, induction-formation, k-hop",
+            "a claim or a system must be one of: birth, dictionaries, factual-recall, induction-formation, k-hop",
         ),
         (["claims", "run", "T1"], "claims run needs models: --zoo"),
         (["claims", "run", "T1", "--runs", "nowhere"], "nowhere is no run directory"),

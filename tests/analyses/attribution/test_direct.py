@@ -442,7 +442,7 @@ EVERYWHERE = torch.full((8, 7), 3)
         ({"positions": EVERYWHERE == 4}, "positions .* must select at least one position; got none"),
         ({"skills": {"a": EVERYWHERE[1:] == 3}}, r"skill a must have the batch's shape .* got \(7, 7\)"),
         ({"skills": {}}, "skills must name at least one mask"),
-        ({"by": "layer"}, "by must be one of: component, head, neuron, source; got 'layer'"),
+        ({"by": "layer"}, "by must be one of: component, head, neuron, feature, source; got 'layer'"),
         ({"by": "head", "layers": [2]}, "layers must be from 0 to 1; got 2"),
         ({"by": "head", "layers": [-1]}, "layers must be from 0 to 1; got -1"),
         ({"by": "head", "layers": []}, "layers must name one or more layers"),
