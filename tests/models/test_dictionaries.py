@@ -201,7 +201,7 @@ def test_sites_that_a_model_lacks_are_refused(site, words):
 
 
 def test_runs_find_dictionaries_of_their_own(tmp_path):
-    (run,) = ms.find_runs(["zoo:v3-quick/seed-16"])
+    (run,) = ms.find_runs("zoo:v3-quick/seed-16")
     own = neurons_as_features(run.hooked(), layer=0)
     ms.save_dictionary(own, tmp_path / "own.safetensors")
     looked_at = run_with_dictionaries(run, [tmp_path / "own.safetensors"])
