@@ -33,7 +33,7 @@ def measure_once(work, *, store, **how):
     return measure_all(work, store=on_trial.STORE, **how)
 
 
-@pytest.mark.drawn(40)
+@pytest.mark.drawn(28)
 @pytest.mark.parametrize(
     "id",
     [pytest.param(id, marks=[] if id in QUICK else [pytest.mark.slow]) for id in CLAIMS.names() if id not in BY_HAND],
