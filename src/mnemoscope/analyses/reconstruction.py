@@ -32,7 +32,7 @@ from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.recordings import record_activations
 
 BASELINES = ("zero", "mean")
-"""What takes the place of the activation in the baselines."""
+"""Replacements of the activation in the baselines."""
 MEASURES = ("variance_explained", "loss", "l0", "dead")
 Splice = Callable[[Tensor, Tensor], Tensor]
 """From what is read and what is written to what takes its place; both `batch pos width`."""

@@ -26,10 +26,10 @@ from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import ModelConfig
 
 ReadKind = Literal["resid_pre", "attn_out", "resid_mid", "mlp_in", "mlp_out", "resid_post"]
-"""What dictionaries read, in the order in which a block computes it."""
+"""Activations that a dictionary can read, in the order in which a block computes them."""
 READ_KINDS: tuple[ReadKind, ...] = get_args(ReadKind)
 WriteKind = Literal["resid_pre", "attn_out", "resid_mid", "mlp_out", "resid_post"]
-"""What they reconstruct."""
+"""Activations that a dictionary can reconstruct."""
 WRITE_KINDS: tuple[WriteKind, ...] = get_args(WriteKind)
 FeatureActivation = Literal["relu", "topk", "jumprelu", "groupmax"]
 FEATURE_ACTIVATIONS: tuple[FeatureActivation, ...] = get_args(FeatureActivation)

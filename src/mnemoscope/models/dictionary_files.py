@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -167,7 +167,7 @@ def _from_saelens(
 
 
 def _refuse_options(place: str, cfg: Mapping[str, Any]) -> None:
-    """Refuse options of SAELens that change features or reconstructions in a way that a `Dictionary` has not."""
+    """Refuse options of SAELens that a `Dictionary` cannot represent."""
     if (kind := cfg.get("normalize_activations")) not in (None, False, "none"):
         raise InputError(
             f"{place} normalises activations ({kind}), which cannot be represented; fold the factor into the weights "
@@ -226,8 +226,8 @@ def _before_gain(found: Dictionary, place: str, model: ModelLike | None) -> Dict
 def _place_of(hook: str, place: str) -> tuple[int, ReadKind]:
     """Layer and kind of a hook point of TransformerLens, or of the output of a module of transformers."""
     if found := _HOOK.fullmatch(hook):
-        kind = "mlp_in" if found["normalized"] else found["kind"]
-        return int(found["layer"]), "resid_mid" if found["kind"] == "mlp_in" else kind  # type: ignore[return-value]
+        kind = "mlp_in" if found["normalized"] else {"mlp_in": "resid_mid"}.get(found["kind"], found["kind"])
+        return int(found["layer"]), cast("ReadKind", kind)
     if (found := _MODULE.fullmatch(hook)) and found["part"] in _PARTS:
         return int(found["layer"]), _PARTS[found["part"]]
     raise InputError(

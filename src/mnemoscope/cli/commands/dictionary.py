@@ -138,14 +138,19 @@ def _folder(directory: Path, label: str, run: ms.Run) -> Path:
     return directory / label / f"seed-{run.spec.seed:02}"
 
 
-def load_all(directory: Path, run: ms.Run) -> dict[int, ms.Dictionary]:
-    """The dictionaries of a run by their seed; raises InputError where there are none."""
+def files_of(directory: Path, run: ms.Run) -> list[Path]:
+    """The files of the dictionaries of a run; raises InputError where there are none."""
     files = sorted(_folder(directory, run.label, run).glob("dictionary-*.safetensors"))
     if not files:
         raise InputError(
             f"{_folder(directory, run.label, run)} holds no dictionary; `mnemoscope dictionary train` trains some"
         )
-    return {int(file.stem.rpartition("-")[2]): ms.load_dictionary(file) for file in files}
+    return files
+
+
+def load_all(directory: Path, run: ms.Run) -> dict[int, ms.Dictionary]:
+    """The dictionaries of a run by their seed; errors as for `files_of`."""
+    return {int(file.stem.rpartition("-")[2]): ms.load_dictionary(file) for file in files_of(directory, run)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +213,7 @@ def _configurations(options: MeasuredDictionaries) -> dict[str, list[ms.Run]]:
     in_range("--n", options.n, 2, float("inf"))
     runs = ms.find_runs(options.runs)
     for run in runs:
-        load_all(options.dictionaries, run)
+        files_of(options.dictionaries, run)
     return ms.models.by_label(runs)
 
 
@@ -246,7 +251,7 @@ def agree_run(run: ms.Run, options: DictionaryAgree) -> dict[str, xr.Dataset]:
 
 def agree_models(pair: tuple[ms.Run, ms.Run], options: DictionaryAgree) -> xr.Dataset:
     """The agreement of the first dictionaries of two runs, on sequences of the first."""
-    found = [next(iter(load_all(options.dictionaries, run).values())) for run in pair]
+    found = [ms.load_dictionary(files_of(options.dictionaries, run)[0]) for run in pair]
     return _agreement(*pair, found, options)
 
 

@@ -15,7 +15,7 @@ from mnemoscope.systems.dictionaries.units import ends
 
 UNITS = {V3: Configuration(preset=V3)}
 WIDTH, K, N_STEPS = 4, 8, 4000
-"""Of the transcoders: features by neurons, active features at once, and updates."""
+"""The size of a transcoder, in features by neurons, its largest number of active features, and its updates."""
 NEEDED = 0.25
 """Recall that a model must lose with its MLP at its mean, for the MLP to be a part of recall."""
 MIN_CARRIED = 0.05

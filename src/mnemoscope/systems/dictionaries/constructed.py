@@ -28,7 +28,7 @@ from mnemoscope.systems.dictionaries.answers import SKILL
 N = 5
 """Tokens 1 to 5; 0 is never used."""
 LOGIT = 10.0
-"""Of the answer, above all others."""
+"""Margin of the answer's logit above all others."""
 PLACES = {"x": 0, "y": 1, "a": 2, "b": 3}
 
 

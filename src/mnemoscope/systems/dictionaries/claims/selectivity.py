@@ -39,7 +39,7 @@ MORE = 0.1
 FEWER = 0.75
 """Units that are needed, by neurons that are needed."""
 SHARE = 0.75
-"""Of what the MLP adds to recall, which the units that are kept must keep."""
+"""The kept units must keep this share of the recall that the MLP adds."""
 N_COMPARED = 16
 """Units of each kind whose selectivity is compared: a quarter of the neurons."""
 N_ROTATIONS = 20
