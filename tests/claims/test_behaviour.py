@@ -11,11 +11,10 @@ import pytest
 from mnemoscope.claims import registration as registrations
 from mnemoscope.claims.claim import CLAIMS, Control, Gate
 from mnemoscope.claims.registration import (
-    ELSEWHERE,
     HERE,
     case_numbers,
     check_registration,
-    distance,
+    distances,
     machine,
     measure_controls,
     register,
@@ -66,13 +65,14 @@ def test_arrays_are_kept_as_five_numbers_and_what_is_not_finite_as_words():
     ],
 )
 def test_the_distance_is_relative_for_large_numbers_and_infinite_for_what_is_missing(now, then, expected):
-    found = distance({"planted": {"effect": now}}, {"planted": {"effect": then}})
-    assert found == pytest.approx(expected, rel=1e-6)
+    found = distances({"planted": {"effect": now}}, {"planted": {"effect": then}})
+    assert found == {"planted": pytest.approx(expected, rel=1e-6)}
 
 
 def test_another_control_or_effect_is_no_value_of_the_same():
-    assert distance({"planted": {"effect": [1.0]}}, {"other": {"effect": [1.0]}}) == math.inf
-    assert distance({"planted": {"effect": [1.0]}}, {"planted": {"gate": [1.0]}}) == math.inf
+    then = {"planted": {"effect": [1.0]}}
+    assert distances(then, {"other": {"effect": [1.0]}}) == {"planted": math.inf, "other": math.inf}
+    assert distances(then, {"planted": {"gate": [1.0]}}) == {"planted": math.inf}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_another_control_or_effect_is_no_value_of_the_same():
         (HERE * 10, True, False, False),
         (HERE * 10, True, True, True),
         (HERE * 10, False, False, True),
-        (ELSEWHERE / 10, False, False, True),
+        (CLAIM.controls[0].elsewhere / 10, False, False, True),
     ],
 )
 def test_values_agree_more_closely_on_the_machine_that_registered_them(
@@ -96,6 +96,22 @@ def test_values_agree_more_closely_on_the_machine_that_registered_them(
     found = check_registration(CLAIM, (), values, anew=anew)
     assert found.departures == (() if equal else ("values",))
     assert found.off == pytest.approx(by, rel=0.1)
+
+
+def test_a_control_says_how_far_its_values_may_differ_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(registrations, "package_of", lambda claim: tmp_path)
+    control = replace(CLAIM.controls[0], elsewhere=0.01)
+    claim = replace(CLAIM, controls=(control, *CLAIM.controls[1:]))
+    register([claim], tmp_path)
+    moved = replace(claim, measure=partial(shifted, by=0.0))
+    values = {"T0": {"planted": {"effect": [32 / 3 * 1.001], "gate": [1.0]}}}
+    assert check_registration(moved, (), values, anew=True).departures == ("values",)
+    monkeypatch.setattr(registrations, "machine", lambda: "another")
+    found = check_registration(moved, (), values, anew=True)
+    assert (found.departures, found.off) == ((), pytest.approx(0.001, rel=0.01))
+    assert found.code == "code moved since registration (measure); values equal"
+    values["T0"]["planted"]["effect"] = [32 / 3 * 1.1]
+    assert check_registration(moved, (), values, anew=True).departures == ("values",)
 
 
 @pytest.mark.parametrize("moved", [False, True])

@@ -7,15 +7,7 @@ import pytest
 from mnemoscope.claims import registration
 from mnemoscope.claims.claim import CLAIMS
 from mnemoscope.claims.measures import measure_all
-from mnemoscope.claims.registration import (
-    ELSEWHERE,
-    HERE,
-    check_registration,
-    machine,
-    measure_controls,
-    package_of,
-    read_registrations,
-)
+from mnemoscope.claims.registration import check_registration, measure_controls
 from mnemoscope.claims.replicates import expected_seeds
 from tests.systems import on_trial
 
@@ -24,8 +16,6 @@ QUICK = ("B6", "B7", "B9", "B13", "F1", "F4", "M1", "M2", "M4", "N1", "R1", "T5"
 BY_HAND = ("R5", "R5-alone", "R6", "R6-first", "R7", "R8", "R9", "D5", "F-K1")
 """Claims on twelve-layer models, whose controls take minutes each: `mnemoscope dev check retrieval`; and those that
 train dictionaries, which differ between processors: `mnemoscope dev check dictionaries`."""
-UNSTEADY = {"M1": 0.02, "T22": 1e-3}
-"""Claims whose measures count, choose or fit, so that other processors can move their values by this much."""
 
 
 def measure_once(work, *, store, **how):
@@ -41,10 +31,9 @@ def measure_once(work, *, store, **how):
 def test_the_values_are_as_registered(id):
     """A measure that is meant to give other numbers has another version: `mnemoscope dev register --supersede`."""
     claim = CLAIMS.get(id)
-    here = read_registrations(package_of(claim))[id]["machine"] == machine()
     with mock.patch.object(registration, "measure_all", measure_once):
         values = measure_controls([claim])
     found = check_registration(claim, expected_seeds(claim), values, anew=True)
     assert found.departures == ()
     assert found.off is not None
-    assert found.off <= (HERE if here else UNSTEADY.get(id, ELSEWHERE))
+    assert "differ" not in found.code

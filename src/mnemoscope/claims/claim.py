@@ -81,6 +81,9 @@ class Control:
             models to be measured like all others, or, for a comparison of configurations, what was measured on each.
             For a claim about language models, under any name, a model with its tokenizer, or what was measured on one.
             None: the effects are measured by whoever gives the evidence.
+        n: Number of planted cases.
+        elsewhere: How far values of the same code may differ on another machine, relative to numbers above 1. More
+            than rounding where the measure counts or fits, or a direction is arbitrary.
 
     >>> fresh = ms.models.untrained({"v3": ms.Configuration(preset="v3")})
     >>> ms.Control(name="untrained", kind="negative", plant=fresh).n
@@ -92,11 +95,13 @@ class Control:
     tolerated: float = 0.0
     plant: Callable[[int], Mapping[str, Subject] | Mapping[str, HookedModel] | Mapping[str, Measured]] | None = None
     n: int = 4
+    elsewhere: float = 1e-5
 
     def __post_init__(self) -> None:
         in_range(f"n of control {self.name}", self.n, 1, math.inf)
         one_of(f"kind of control {self.name}", self.kind, ("positive", "negative"))
         in_range(f"tolerated of control {self.name}", self.tolerated, 0, 0.49)
+        in_range(f"elsewhere of control {self.name}", self.elsewhere, 0, math.inf)
 
 
 LEARNED = Gate(statement="answers every skill it is trained for in 99 % of unseen sequences or more", at_least=0.99)
@@ -316,9 +321,15 @@ def most(name: str, direction: Direction, margin: float, unit: str) -> Criterion
     return Criterion(name=name, quantifier="most", direction=direction, margin=margin, unit=unit)
 
 
-def case(name: str, plant: Callable[[int], Mapping[str, Subject] | Mapping[str, Measured]], *, n: int = 4) -> Case:
-    """A control with `n` planted cases."""
-    return partial(Control, name=name, plant=plant, n=n)
+def case(
+    name: str,
+    plant: Callable[[int], Mapping[str, Subject] | Mapping[str, Measured]],
+    *,
+    n: int = 4,
+    elsewhere: float = 1e-5,
+) -> Case:
+    """A control with `n` planted cases, and how far its values may differ on other machines."""
+    return partial(Control, name=name, plant=plant, n=n, elsewhere=elsewhere)
 
 
 def controls(**cases: Iterable[Case]) -> tuple[Control, ...]:

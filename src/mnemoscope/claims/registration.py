@@ -46,8 +46,8 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.core.version import NUMBERS
 from mnemoscope.models.files import write_atomically
 
-HERE, ELSEWHERE = 1e-9, 1e-5
-"""Tolerances for what was measured anew on the machine of the registration, and for all else."""
+HERE = 1e-9
+"""Tolerance for what was measured anew on the machine of the registration; for all else see `Control.elsewhere`."""
 
 
 Values = Mapping[str, Mapping[str, Sequence[float | str]]]
@@ -221,12 +221,16 @@ def _plain(value: float) -> float | str:
     return float(f"{value:.12g}") if np.isfinite(value) else str(float(value))
 
 
-def distance(now: Values, then: Values) -> float:
-    """The largest difference of two measurements; infinite where a number stands in one only."""
-    if {control: set(each) for control, each in now.items()} != {control: set(each) for control, each in then.items()}:
+def distances(now: Values, then: Values) -> dict[str, float]:
+    """The largest difference of two measurements, by control; infinite where a number stands in one only."""
+    return {name: _largest(now.get(name, {}), then.get(name, {})) for name in {**now, **then}}
+
+
+def _largest(now: Mapping[str, Sequence[float | str]], then: Mapping[str, Sequence[float | str]]) -> float:
+    if set(now) != set(then):
         return np.inf
-    pairs = [(now[control][name], then[control][name]) for control in now for name in now[control]]
-    return max((_distance(np.array(a, dtype=float), np.array(b, dtype=float)) for a, b in pairs), default=0.0)
+    pairs = [(np.array(now[name], dtype=float), np.array(then[name], dtype=float)) for name in now]
+    return max((_distance(a, b) for a, b in pairs), default=0.0)
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> float:
@@ -284,33 +288,36 @@ def check_registration(
     then = read_registrations(package_of(claim)).get(claim.id)
     if then is None:
         return RegistrationCheck()
-    now, off, code = registration(claim, seeds), _distances(claim, values, then), ""
-    here, unlike = anew and _is_this_machine(then), _deviating_values(off, then, anew=anew)
+    now, code, here = registration(claim, seeds), "", anew and _is_this_machine(then)
+    off, unlike = _compare_values(claim, values, then, here=here)
     if moved := changed_functions(now, then):
-        found = ("differ" if unlike else "equal") if off else "not checked here"
+        found = "not checked here" if off is None else "differ" if unlike else "equal"
         code = f"code moved since registration ({', '.join(moved)}); values {found}"
     elif unlike and not here:
-        code = f"values differ by {max(off.values()):.1g} with the same code, as other machines may"
+        code = f"values differ by {off:.1g} with the same code, as other machines may"
     departures = tuple(differences(now, then) or (unlike if moved or here else ()))
-    return RegistrationCheck(departures=departures, code=code, off=max(off.values()) if off else None)
+    return RegistrationCheck(departures=departures, code=code, off=off)
 
 
-def _distances(claim: Claim, values: Mapping[str, Values], then: Mapping[str, Any]) -> dict[str, float]:
-    """The differences of values from those that are registered: `values`, those of rivals after the rival's id."""
-    kept = {claim.id: then, **then["rivals"]}
-    found = {id: distance(values[id], kept[id][VALUES]) for id in kept if id in values and VALUES in kept[id]}
-    return {"values" if id == claim.id else f"{id}: values": by for id, by in found.items()}
+def _compare_values(
+    claim: Claim, values: Mapping[str, Values], then: Mapping[str, Any], *, here: bool
+) -> tuple[float | None, list[str]]:
+    """The largest difference of values, None without any; and which are not as registered: `values` or a rival's."""
+    kept, off, unlike = {claim.id: then, **then["rivals"]}, None, []
+    for one in (claim, *claim.rivals):
+        if one.id not in values or VALUES not in kept.get(one.id, {}):
+            continue
+        by = distances(values[one.id], kept[one.id][VALUES])
+        allowed = {control.name: HERE if here else control.elsewhere for control in one.controls}
+        off = max(off or 0.0, *by.values())
+        if any(each > allowed.get(name, HERE) for name, each in by.items()):
+            unlike.append("values" if one is claim else f"{one.id}: values")
+    return off, unlike
 
 
 def _is_this_machine(then: Mapping[str, Any]) -> bool:
     """True if this is the machine that computed the values of a registration."""
     return then.get("machine") == machine()
-
-
-def _deviating_values(off: Mapping[str, float], then: Mapping[str, Any], *, anew: bool) -> list[str]:
-    """The values that are not as registered."""
-    tolerance = HERE if anew and _is_this_machine(then) else ELSEWHERE
-    return [name for name, by in off.items() if by > tolerance]
 
 
 def registered_versions(claim: Claim) -> dict[str, int]:
@@ -381,7 +388,8 @@ def _entry(claim: Claim, then: Mapping[str, Any], *, measured: bool) -> tuple[Ma
     check_fitness(claim, values)
     for id, entry in {claim.id: now, **now["rivals"]}.items():
         entry[VALUES] = values.get(id, {})
-    different = different or (_deviating_values(_distances(claim, values, then), then, anew=True) if then else [])
+    if then and not different:
+        different = _compare_values(claim, values, then, here=_is_this_machine(then))[1]
     date = then.get(REGISTERED) if then and not different else datetime.now(UTC).isoformat(timespec="seconds")
     return {**now, "machine": machine(), **({REGISTERED: date} if date else {})}, different
 

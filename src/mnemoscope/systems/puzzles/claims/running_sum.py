@@ -38,6 +38,8 @@ def _built(name: str, make: Callable[[], HookedModel]) -> Case:
 
 
 _MEAN, _COUNTS = _built("the mean, by two neurons", mean_model), _built("counts of values", counting_model)
+# All singular values of its head are equal, so that the first direction is arbitrary.
+_ANY_DIRECTION = partial(_COUNTS, elsewhere=1.0)
 _DIRECT, _UNTRAINED = _built("the mean, without neurons", direct_model), case("untrained", untrained(UNITS))
 _SUM = table(
     "the sum", {"running-sum": {"uneven": 0.0, "rank": 1.0, "mean": 0.44, "sum": 1.0, "advantage": -0.56, GATE: 1.0}}
@@ -62,14 +64,14 @@ _P13 = _of_sums(
         most("mean", "above", MEAN, _CORRELATION),
         most("advantage", "above", 0.0, _CORRELATION),
     ),
-    controls=controls(positive=(_MEAN, _DIRECT), negative=(_COUNTS, _SUM, _UNTRAINED)),
+    controls=controls(positive=(_MEAN, _DIRECT), negative=(_ANY_DIRECTION, _SUM, _UNTRAINED)),
 )
 P13 = _P13.against(
     _P13.rival(
         "sum",
         "It writes the running sum.",
         parts=(most("sum", "above", MEAN, _CORRELATION), most("advantage", "below", 0.0, _CORRELATION)),
-        controls=controls(positive=(_SUM,), negative=(_MEAN, _DIRECT, _COUNTS, _UNTRAINED)),
+        controls=controls(positive=(_SUM,), negative=(_MEAN, _DIRECT, _ANY_DIRECTION, _UNTRAINED)),
     ),
 )
 _P14 = _of_sums(

@@ -96,14 +96,16 @@ def _answers(subject: Subject, batch: Batch, interventions: Sequence[Interventio
     return torch.cat(found)
 
 
-_overrides = as_v3("recall overrides", dissociated, n=1)
-_faint = as_v3("a faint signal", partial(dissociated, margin=0.4), n=1)
+# A share of answers moves by whole sequences where two values are close.
+_overrides = partial(as_v3("recall overrides", dissociated, n=1), elsewhere=1e-3)
+_faint = partial(as_v3("a faint signal", partial(dissociated, margin=0.4), n=1), elsewhere=1e-3)
+_untrained = partial(UNTRAINED, elsewhere=1e-3)
 _CLAIM = of_v3(
     id="T22",
     statement="On the conflict set the unused value is still favoured, and wins once the other head sees no repeat.",
     source="tiny-recall, article on the model with repeats",
     parts=(most("present", "above", PRESENT, "nats"), most("override", "above", OVERRIDDEN, "share")),
-    controls=controls(positive=(_overrides,), negative=(_faint, UNTRAINED)),
+    controls=controls(positive=(_overrides,), negative=(_faint, _untrained)),
     measure=measure,
     explanation=TEXTS.explain("T22"),
     factors={"kind": ("resample",), **OTHER_TRAINING},
