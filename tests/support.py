@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jaxtyping
 import numpy as np
+import pytest
 import torch
 import xarray as xr
 
@@ -21,6 +22,8 @@ from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.constructed.stand_ins import Predictor as Predictor
 from mnemoscope.models.run import Run, open_run
 
+MINUTES = pytest.mark.drawn(3, of="tests of minutes")
+"""Tests of the slow and the thorough lane that take a minute and more: continuous integration runs three of each."""
 EARLIER_X = earlier(period=2, phase=0, name="earlier x")
 EARLIER_Y = earlier(period=2, phase=1, name="earlier y")
 SMALL = {

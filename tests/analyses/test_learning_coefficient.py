@@ -17,6 +17,7 @@ from mnemoscope.analyses import LangevinChains, learning_coefficient, loss_learn
 from mnemoscope.analyses.langevin import Drawn
 from mnemoscope.analyses.local_learning import describe_health, label_draws
 from mnemoscope.models.building import build, build_untrained
+from tests.support import MINUTES
 from tests.toys import Sums
 
 N = 1000
@@ -160,6 +161,7 @@ def fit_output_bias(model, task, batch):
     return model
 
 
+@MINUTES
 @pytest.mark.thorough
 def test_logits_of_a_model_have_a_redundant_direction_and_dead_neurons_none():
     task, batch = sums()

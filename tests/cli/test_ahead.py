@@ -7,6 +7,7 @@ import pytest
 
 import mnemoscope as ms
 from mnemoscope.cli import ahead
+from tests.support import MINUTES
 
 SOME = 3
 """Runs of T7 that are measured ahead before the trial begins."""
@@ -21,6 +22,7 @@ def test_no_claims_or_one_job_start_no_process(tmp_path, monkeypatch, ids, jobs)
         assert started == []
 
 
+@MINUTES
 @pytest.mark.thorough
 def test_a_trial_does_not_measure_again_what_was_measured_ahead(tmp_path):
     """A key or a stamp that differed between the two processes would cost every run a second measurement."""

@@ -92,12 +92,14 @@ def test_claims_are_listed_by_system_and_number():
 LAB = """
 import mnemoscope as ms
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+from tests.support import MINUTES
 recipes = {"slow": ms.Recipe(name="slow", n_steps=9)}
 model = ms.ModelSpec(d_model=8, n_heads=1)
 ms.PRESETS.add("lab-v1", ms.Preset(summary="v1 of a lab", task=PermutationLookup(), model=model, recipes=recipes))
 """
 
 
+@MINUTES
 @pytest.mark.thorough
 def test_a_guest_that_is_invited_is_kept_too_and_a_change_of_it_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "cache"))

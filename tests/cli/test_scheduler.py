@@ -7,7 +7,7 @@ import pytest
 
 from mnemoscope.cli import main
 from tests.cli.test_claims import make_untrained_runs
-from tests.support import SMALL, contents
+from tests.support import MINUTES, SMALL, contents
 
 CLUSTER = """
 class: distributed.LocalCluster
@@ -28,6 +28,7 @@ def files(directory: Path, *endings: str) -> dict[str, bytes]:
     return {str(file.relative_to(directory)): file.read_bytes() for file in found}
 
 
+@MINUTES
 @pytest.mark.thorough
 def test_runs_and_tables_are_the_same(place, capsys):
     main([*TRAIN, "--out", "there/runs", "--scheduler", "cluster.yaml"])
@@ -46,6 +47,7 @@ def test_runs_and_tables_are_the_same(place, capsys):
     assert results[0] == results[1]
 
 
+@MINUTES
 @pytest.mark.thorough
 def test_verdicts_are_the_same_and_the_store_is_shared(place):
     runs = make_untrained_runs()

@@ -9,6 +9,7 @@ import xarray as xr
 from mnemoscope.cli import main
 from mnemoscope.cli.commands.train import read_sweep
 from mnemoscope.systems.factual_recall.analyses import FACTS, scaling_sweep
+from tests.support import MINUTES
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "2026-factual-recall"
 SHORT = "{recipe.n_steps: 20, recipe.batch_size: 16, recipe.metrics_every: 10, recipe.checkpoint_steps: []%s}"
@@ -40,7 +41,7 @@ def rows(file):
 
 
 @pytest.mark.parametrize(
-    "jobs", [pytest.param("1", marks=pytest.mark.thorough), pytest.param("2", marks=pytest.mark.full)]
+    "jobs", [pytest.param("1", marks=[pytest.mark.thorough, MINUTES]), pytest.param("2", marks=pytest.mark.full)]
 )
 def test_a_grid_is_trained_and_shown(place, capsys, jobs):
     (place / "grid.yaml").write_text(GRID)

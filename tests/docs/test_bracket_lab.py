@@ -21,7 +21,7 @@ from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import TASKS
 from mnemoscope.models.subjects import Subject
 from mnemoscope.records import RECORDS, MeasuredRuns
-from tests.support import seeded
+from tests.support import MINUTES, seeded
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
@@ -147,6 +147,7 @@ def site(tmp_path_factory) -> Path:
     return place / "site"
 
 
+@MINUTES
 @pytest.mark.slow
 def test_every_command_works_for_the_installed_package(site, tmp_path):
     def run(*words: str) -> str:
@@ -171,6 +172,7 @@ def test_every_command_works_for_the_installed_package(site, tmp_path):
     assert (tmp_path / "verdicts" / "verdicts.json").exists()
 
 
+@MINUTES
 @pytest.mark.slow
 def test_the_claim_of_the_installed_package_is_judged_as_its_entry_of_the_registry_says(site, tmp_path):
     """Its models are trained here, after it was registered; then it stands in the atlas beside ours."""

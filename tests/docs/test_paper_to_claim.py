@@ -20,6 +20,7 @@ from mnemoscope.claims.registration import REGISTERED, register, registration
 from mnemoscope.claims.standing import standing
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
+from tests.support import MINUTES
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "paper_to_claim.md"
@@ -128,6 +129,7 @@ def run(line: str, where: Path) -> str:
     return done.stdout
 
 
+@MINUTES
 @pytest.mark.slow
 def test_the_commands_of_the_page_lead_to_a_confirmed_verdict(tmp_path):
     """What `claims new` writes is a project of the same files as the example, which takes its place."""

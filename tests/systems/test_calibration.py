@@ -18,7 +18,7 @@ from mnemoscope.systems.tiny_recall.claims import memory, split
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, store_and_match
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.claims.trials import MARGIN, make_claim
-from tests.support import seeded
+from tests.support import MINUTES, seeded
 from tests.systems.on_trial import on
 
 QUANTIFIERS = ("most", "every", "exists", "mean", "equivalence")
@@ -113,7 +113,7 @@ def test_registered_claims_at_their_margins_are_not_supported():
         assert nulls(claim, None, n_trials=25, true_parts=true_parts)["SUPPORTED"] <= 1, claim.id
 
 
-@pytest.mark.drawn(3)
+@MINUTES
 @pytest.mark.parametrize("prompts", ["own", None])
 @pytest.mark.parametrize("first", range(4))  # a quarter of the shapes each, so that processes share them
 def test_of_200_registered_claims_at_their_margins_at_most_4_are_supported(first, prompts):

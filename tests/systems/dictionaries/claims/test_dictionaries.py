@@ -3,11 +3,12 @@
 import pytest
 
 from mnemoscope.systems.dictionaries.claims import error, selectivity
+from tests.support import MINUTES
 from tests.systems.on_trial import verdict
 from tests.systems.planting import misbehaving
 
 
-@pytest.mark.drawn(1)  # three transcoders are trained for each of three models
+@MINUTES  # three transcoders are trained for each of three models
 @pytest.mark.parametrize("claim", [selectivity.CLAIM, error.CLAIM], ids=lambda claim: claim.id)
 def test_their_controls_behave(claim):
     assert misbehaving(claim) == {}

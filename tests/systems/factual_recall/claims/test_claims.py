@@ -16,6 +16,7 @@ from mnemoscope.systems.factual_recall.claims.growth import measure as measure_g
 from mnemoscope.systems.factual_recall.claims.hallucination import F4, F4_SOFTMAX, phases
 from mnemoscope.systems.factual_recall.claims.mechanisms import F2, TASK, compared, measure
 from mnemoscope.systems.factual_recall.constructed import fact_halves, fact_store
+from tests.support import MINUTES
 from tests.systems.on_trial import on, verdict
 from tests.systems.planting import misbehaving
 
@@ -27,7 +28,9 @@ def outcomes(claim, *found):
     return [verdict(each, list(found)).outcome for each in (claim, *claim.rivals)]
 
 
-@pytest.mark.parametrize("claim", [F1, F1_ATTENTION, F2, F3, F4, F4_SOFTMAX], ids=lambda claim: claim.id)
+@pytest.mark.parametrize(
+    "claim", [F1, F1_ATTENTION, pytest.param(F2, marks=MINUTES), F3, F4, F4_SOFTMAX], ids=lambda claim: claim.id
+)
 def test_their_controls_behave(claim):
     assert misbehaving(claim) == {}
 

@@ -5,6 +5,7 @@ from mnemoscope.systems.retrieval.circuit_effects import WAYS, ChainPath, of_pat
 from mnemoscope.systems.retrieval.claims.circuits import R5, R6, R6_FIRST, R8, R9
 from mnemoscope.systems.retrieval.constructed import chain_follower
 from mnemoscope.systems.retrieval.tasks import Retrieval
+from tests.support import MINUTES
 from tests.systems.on_trial import on, verdict
 from tests.systems.planting import misbehaving
 
@@ -82,6 +83,6 @@ def test_the_circuit_of_two_steps_that_was_built_in_is_measured():
     assert np.isnan(found["induction_first"]), "it was not followed along training"
 
 
-@pytest.mark.parametrize("claim", [R5, R6, R6_FIRST, R8, R9], ids=lambda claim: claim.id)
+@pytest.mark.parametrize("claim", [pytest.param(R5, marks=MINUTES), R6, R6_FIRST, R8, R9], ids=lambda claim: claim.id)
 def test_their_controls_behave(claim):
     assert misbehaving(claim) == {}

@@ -7,6 +7,7 @@ from mnemoscope.systems.retrieval.circuit_effects import of_courses
 from mnemoscope.systems.retrieval.claims.emergence import R4, R7, falls
 from mnemoscope.systems.retrieval.constructed import chain_follower
 from mnemoscope.systems.retrieval.tasks import Retrieval
+from tests.support import MINUTES
 from tests.systems.on_trial import on, verdict
 from tests.systems.planting import effects_of, misbehaving
 
@@ -65,6 +66,6 @@ def test_what_decides_them():
     assert outcomes(R7, **{**good, "induction_first": -10, "spread": 50})[1] == "SUPPORTED"
 
 
-@pytest.mark.parametrize("claim", [R4, R7], ids=lambda claim: claim.id)
+@pytest.mark.parametrize("claim", [R4, pytest.param(R7, marks=MINUTES)], ids=lambda claim: claim.id)
 def test_their_controls_behave(claim):
     assert misbehaving(claim) == {}
