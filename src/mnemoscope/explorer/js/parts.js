@@ -96,7 +96,7 @@ export function partsPanel(/** @type {any} */ app) {
       ...(run.cfg.d_mlp ? [chooser("look at", [["", "neurons"], ["features", `features of ${own.name}`]], state.units, (units) => app.set({ units, neuron: "" }))] : []),
       ...(kind === "post" ? [] : [
         el("label", { class: "choose" }, "number ", el("input", { type: "text", inputmode: "numeric", size: 4, value: chosen, onchange: look })),
-        el("span", { class: "name" }, `${nActive} of ${n} are active`),
+        el("span", { class: "together" }, `${nActive} of ${n} are active`),
       ]),
       ...(kind === "post" || !own.error ? [] : [
         el("span", { class: "together" }, `its error adds ${left} `, el("button", { class: "switch", role: "switch", "aria-checked": String(!off), "aria-label": `error of ${own.name} works`, onclick: flip }, off ? onSwitch(off) : "on")),
