@@ -74,12 +74,12 @@ def measure(run: ms.Run, options: Neurons) -> dict[str, xr.Dataset]:
 
 
 def units_of(measured: MeasuredRuns) -> str:
-    """What was measured: neurons, or features."""
+    """The units that were measured: neurons, or features."""
     return getattr(measured.options, "units", "neurons")
 
 
 def notes(measured: MeasuredRuns) -> list[str]:
-    """What holds for features only."""
+    """Sentences on features, if they were measured."""
     return [OF_FEATURES] if units_of(measured) == "features" else []
 
 
@@ -219,7 +219,7 @@ def _title(neurons: xr.Dataset, units: str) -> str:
 
 
 def _costs(neurons: xr.Dataset) -> xr.DataArray:
-    """What switching one off costs, (neuron, skill)."""
+    """The cost of switching one off, (neuron, skill), in nats."""
     return (neurons.clean_log_prob - neurons.log_prob).transpose("neuron", "skill")
 
 
