@@ -103,19 +103,19 @@ def neuron_keys(
     >>> ms.analyses.neuron_keys(model).key_token.dims
     ('neuron', 'token')
     """
-    model: Any = resolve_model(model)
-    cfg = model.cfg
+    own: Any = (model := resolve_model(model))
+    cfg = own.cfg
     keys, biases = keys_before_norm(model, layer, units)
     chosen, words = _indices("neuron", neurons, len(keys)), _indices("token", tokens, cfg.d_vocab)
     _bounded(len(chosen) * cfg.n_heads * max(len(words), cfg.n_ctx))
     weights = effective_weights(model, [layer])
     key, bias = keys[chosen], biases[chosen]
-    attention = model.blocks[layer].attn  # what is written is not centred: keys are, unless they read the stream itself
+    attention = own.blocks[layer].attn  # what is written is not centred: keys are, unless they read the stream itself
     by_head = torch.einsum("nd,hed->nhe", key, attention.W_O.double())
     source_key = torch.einsum("nhe,hde->nhd", by_head, weights.W_V[0])
     head_bias = torch.einsum("nhe,he->n", by_head, weights.b_V[0])
-    inputs = {"token": model.embed.W_E.double()[words]}
-    inputs |= {} if weights.W_pos is None else {"pos": model.pos_embed.W_pos.double()}
+    inputs = {"token": own.embed.W_E.double()[words]}
+    inputs |= {} if weights.W_pos is None else {"pos": own.pos_embed.W_pos.double()}
     arrays = {
         **{f"key_{name}": (("neuron", name), key @ embedding.T) for name, embedding in inputs.items()},
         **{f"key_head_{name}": (("neuron", "head", name), source_key @ e.T) for name, e in inputs.items()},

@@ -126,7 +126,11 @@ export function neuronCard(app, without) {
     const gaps = [on, off].map((pass) => short(margin(pass, state.pos, answer, foil), 2, true));
     const [top] = ranked(after, 1);
     const token = (/** @type {number} */ number) => el("b", { class: "tok" }, run.outputs[number]);
-    const how = { mean: edit.within ? "its mean over the class" : "its mean over sequences", zero: "zero", resample: "its value on the random sequence", patch: "its value on the other sequence" }[/** @type {string} */ (edit.kind)];
+    const how = /** @type {Object<string, string>} */ ({
+      mean: edit.within ? "its mean over the class" : "its mean over sequences",
+      resample: "its value on the random sequence",
+      patch: "its value on the other sequence",
+    })[edit.kind] ?? edit.kind;
     needed.replaceChildren(
       `Switched off (${how}): the probability of `, token(answer), ` goes from ${short(before[answer])} to ${short(after[answer])}, and its logit minus that of `,
       token(foil), ` from ${gaps[0]} to ${gaps[1]}. The model says `, token(top), ` (${short(after[top])}).`,
