@@ -45,6 +45,17 @@ def test_keys_and_values(norm, analysis):
     assert_same(analysis(split, layer=1, units="features"), analysis(model, layer=1))
 
 
+def test_keys_that_read_the_stream_itself_see_its_mean():
+    """A reader behind LayerNorm does not, so that the mean was left out for all."""
+    model = random_model(n_layers=2, dtype="float64")
+    dictionary = random_dictionary(model, "mlp_out", reads="resid_mid")
+    found = ms.analyses.neuron_keys(ms.with_dictionaries(model, [dictionary]), layer=1, units="features")
+    np.testing.assert_allclose(found.key_token, (dictionary.w_enc @ model.W_E.T).detach(), atol=1e-9)
+    ov = model.W_V[1, 0] @ model.W_O[1, 0] @ dictionary.w_enc.T
+    seen = (model.W_E - model.W_E.mean(-1, keepdim=True)) * model.blocks[1].ln1.w
+    np.testing.assert_allclose(found.key_head_token.sel(head=0).T, (seen @ ov).detach(), atol=1e-9)
+
+
 @pytest.mark.parametrize("norm", NORMS)
 def test_all_that_is_read_of_neurons(norm):
     model, split = both(norm)

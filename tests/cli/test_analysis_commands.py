@@ -21,8 +21,8 @@ COMMANDS = {
     "ablate": ({"ablation", "dissociation"}, {"accuracy", "costs", "dissociation"}),
     "circuits": ({"qk", "ov", "heads", "patterns", "removal"}, {"summary"}),
     "neurons": (
-        {"neurons", "selectivity", "roles", "agreement", "shares"},
-        {"by-role", "top-k", "most-needed"},
+        {"neurons", "selectivity", "roles", "agreement", "shares", "top"},
+        {"by-role", "top-k", "most-needed", "memories"},
     ),
     "truncate": ({"truncation"}, {"probability", "accuracy"}),
     "learning-coefficient": ({"learning_coefficient", "skills"}, {"last", "checkpoints", "onsets", "order"}),

@@ -22,7 +22,7 @@ return {
   shares: attribution(model, pass, pos, answer, foil), total: margin(pass, pos, answer, foil),
   keys: neuronKeys(model, 0, 2), deep: neuronKeys(model, 1, 1), value: [...neuronValue(model, 0, 2)],
   top: atOnce(topInputs(model, sequences, { layer: 1, neuron: 1, pos: 4 })),
-  neurons: neuronShares(model, pass, pos, answer, foil, 1).reduce((sum, value) => sum + value, 0),
+  neurons: unitShares(model, pass, pos, answer, foil, 1).reduce((sum, value) => sum + value, 0),
   lens: ["blocks.0.hook_resid_pre", "blocks.0.hook_resid_mid", "blocks.0.hook_resid_post", "blocks.1.hook_resid_mid",
     "blocks.1.hook_resid_post"].map((hook) => {
     const logits = lens(model, row(pass.cache.get(hook), pos));

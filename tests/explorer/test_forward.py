@@ -1,7 +1,7 @@
 """The page's forward pass beside TransformerLens's: logits and patterns under every kind of intervention."""
 
 import base64
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +9,13 @@ import pytest
 import torch
 
 import mnemoscope as ms
+from mnemoscope.core.dictionary_places import model_dictionaries
 from mnemoscope.core.patterns import fixed
 from mnemoscope.core.protocols import masked_token
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, MLP, OF_DICTIONARY
 from mnemoscope.explorer.packing import Packer, page_configuration
 from mnemoscope.interventions.run import intervene
+from tests.dictionaries import N_FEATURES, random_dictionary
 from tests.explorer.chromium import computed, needs_chromium
 from tests.support import foreign_model, random_model
 
@@ -64,12 +66,15 @@ class Draws:
         absent = {*MLP, "resid_mid"} if self.cfg.attn_only else set()
         kind = self.draw.choice([kind for kind in kinds if kind not in absent])
         found: dict[str, Any] = {"kind": str(kind), "pos": self.perhaps(self.n_pos)}
-        if kind not in EMBEDDINGS:
+        own = model_dictionaries(self.model)
+        if kind in OF_DICTIONARY:
+            found["layer"] = int(self.draw.choice(list(own)))
+        elif kind not in EMBEDDINGS:
             found["layer"] = self.below(self.cfg.n_layers)
         if kind in BY_HEAD:
             found["head"] = self.perhaps(self.cfg.n_heads)
         if kind in BY_NEURON:
-            found["neuron"] = self.perhaps(self.cfg.d_mlp)
+            found["neuron"] = self.perhaps(own[found["layer"]].n_features if kind == "feature" else self.cfg.d_mlp)
         if kind in ATTENTION:
             found["key"] = self.perhaps(self.n_pos)
         return {name: value for name, value in found.items() if value is not None}
@@ -128,7 +133,9 @@ class Draws:
             there = ms.Site(**site)
             edit = {"kind": "value", "site": site, "values": values.tolist()}
             return edit, [ms.Zero(site=there), ms.Add(site=there, direction=direction)]
-        site = self.site([kind for kind in KINDS if kind not in ("result", "scores", *OF_DICTIONARY)])
+        split = model_dictionaries(self.model) and turn % 2
+        kinds = OF_DICTIONARY if split else [kind for kind in KINDS if kind not in ("result", "scores", *OF_DICTIONARY)]
+        site = self.site(kinds)
         return self._edit(kind, sources, site=site), [self._placed(kind, ms.Site(**site), sources)]
 
     @staticmethod
@@ -152,6 +159,25 @@ class Draws:
             case "patch":
                 return ms.Patch(site=site, source=sources["other"])
         return ms.Scale(site=site, factor=1.5)
+
+
+def _split(model, *kinds, error: bool = True):
+    """The model with a dictionary in every layer; a kind is what it reads, what it writes, and its activation."""
+    found = []
+    for layer, (reads, writes, activation) in enumerate(kinds):
+        draws = torch.Generator().manual_seed(layer)
+        fields: dict[str, Any] = {"k": 3} if activation in ("topk", "groupmax") else {}
+        if activation == "jumprelu":
+            fields["threshold"] = torch.rand(N_FEATURES, generator=draws)
+        if reads == writes:
+            fields["centre"] = torch.randn(model.cfg.d_model, generator=draws)
+        else:
+            fields["skip"] = torch.randn(model.cfg.d_model, model.cfg.d_model, generator=draws) / 4
+        found.append(random_dictionary(model, writes, layer=layer, reads=reads, activation=activation, **fields))
+    return ms.with_dictionaries(model, found, error=error)
+
+
+TRANSCODER = ("mlp_in", "mlp_out", "topk")
 
 
 def _edge(fields) -> ms.Edge:
@@ -191,17 +217,28 @@ MODELS = {
     ),
     "masked, causal": lambda: random_model(n_layers=2, masked=0),
     "vectors of distances": lambda: random_model(n_layers=2, position_kind="relative"),
+    "features": lambda: _split(random_model(n_layers=2), TRANSCODER, ("resid_post", "resid_post", "jumprelu")),
+    "features, no normalisation": lambda: _split(
+        random_model(n_layers=2, normalization="none"), ("attn_out", "mlp_out", "groupmax"), TRANSCODER
+    ),
+    "features of RMS": lambda: _split(foreign_model(normalization_type="RMS"), TRANSCODER),
+    "features, attention only": lambda: _split(
+        foreign_model(attn_only=True), ("resid_pre", "resid_pre", "relu"), ("attn_out", "attn_out", "topk")
+    ),
+    "features without their error": lambda: _split(
+        random_model(n_layers=2), ("resid_mid", "mlp_out", "relu"), TRANSCODER, error=False
+    ),
 }
+
+
+QUICK = ("small", "masked and mixed", "features")
 
 
 @pytest.mark.drawn(4)
 @needs_chromium
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name in ("small", "masked and mixed") else pytest.mark.thorough)
-        for name in MODELS
-    ],
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.thorough) for name in MODELS],
 )
 def test_the_page_computes_what_transformer_lens_computes(name, tmp_path):
     model = MODELS[name]()
@@ -232,6 +269,7 @@ def test_the_page_computes_what_transformer_lens_computes(name, tmp_path):
     run = {
         "cfg": page_configuration(model),
         "checkpoints": [packer.checkpoint(model)],
+        "dictionaries": [asdict(one) for one in packer.dictionaries(model)],
         "reference": reference.value.inputs.tolist(),
         "lengths": reference.value.known_lengths.tolist(),
         "classes": {"kind": CLASSES},

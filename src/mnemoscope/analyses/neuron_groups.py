@@ -51,7 +51,7 @@ from mnemoscope.analyses.neurons import (
     neuron_values,
     selectivity,
 )
-from mnemoscope.analyses.units import Units
+from mnemoscope.analyses.units import Units, has_keys
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import RemovalKind
@@ -300,6 +300,8 @@ def _suffix(serves: xr.DataArray) -> list[str]:
 
 
 WITHOUT_LATENT = ("none", "constant", "silent")
+N_TOP = 3
+"""Rows that are kept of each neuron."""
 
 
 def read_neurons(
@@ -316,18 +318,21 @@ def read_neurons(
 ) -> dict[str, xr.Dataset]:
     """All analyses of the neurons of a layer, or of the features of its dictionary (`units`).
 
+    Features of a dictionary that reads something else than the stream before the MLP have no keys here.
+
     One half of `batch` ranks the neurons, the other is measured. Means come from `reference`. Selectivity is taken over
     `inputs`, such as an enumeration with its weights. Groups and roles are judged by the ablation `kind`. Controls,
     halves and random orders come from the seed's streams.
 
     Returns:
-        `neurons`: keys, values, role, explains, serves and effects over neuron. `selectivity` over (neuron, latent).
+        `neurons`: keys, values, role, explains, serves and effects over neuron. `top`: the `N_TOP` rows of `inputs` on
+        which each is most active, over (neuron, rank). `selectivity` over (neuron, latent).
         `roles` over (role, skill): how many neurons each role has (`size`) and the skills without them, every role
         that a latent of the batch could give, NaN where no neuron has it. `agreement`, `shares`: as their modules.
         Where outputs are classes, values and `agreement` have the axis `class` in place of `token`.
 
     >>> sorted(ms.analyses.read_neurons(model, batch, skills=skills, reference=batch, inputs=batch))
-    ['agreement', 'neurons', 'roles', 'selectivity', 'shares']
+    ['agreement', 'neurons', 'roles', 'selectivity', 'shares', 'top']
     """
     model = resolve_model(model, batch=batch, reference=reference, inputs=inputs)
     of_layer: Any = {"layer": layer, "units": units}
@@ -338,9 +343,11 @@ def read_neurons(
     named = neuron_roles(information, effects, kind=kind)
     groups = group_effects(model, batch, role_groups(named, "role"), kinds=(kind,), **one)
     known = [*sorted({latent_family(str(name)) for name in information.latent.values}), *WITHOUT_LATENT]
+    keys = [neuron_keys(model, **of_layer)] if has_keys(model, layer, units) else []
     written = _name_classes(values, batch.classes)
     return {
-        "neurons": _merged(neuron_keys(model, **of_layer), written, named, effects.sel(kind=kind, drop=True)),
+        "neurons": _merged(*keys, written, named, effects.sel(kind=kind, drop=True)),
+        "top": top_inputs(activity, n=N_TOP)[["active", "activation", "inputs", "pos"]],
         "selectivity": information,
         "roles": _fill_roles(groups.sel(kind=kind, drop=True), known),
         "agreement": _name_classes(neuron_agreement(activity, values, seed=seed), batch.classes),

@@ -103,22 +103,23 @@ def neuron_keys(
     >>> ms.analyses.neuron_keys(model).key_token.dims
     ('neuron', 'token')
     """
-    model = resolve_model(model)
-    cfg: Any = model.cfg
+    own: Any = (model := resolve_model(model))
+    cfg = own.cfg
     keys, biases = keys_before_norm(model, layer, units)
     chosen, words = _indices("neuron", neurons, len(keys)), _indices("token", tokens, cfg.d_vocab)
     _bounded(len(chosen) * cfg.n_heads * max(len(words), cfg.n_ctx))
     weights = effective_weights(model, [layer])
     key, bias = keys[chosen], biases[chosen]
-    b_o = model.blocks[layer].attn.b_O
-    by_head = torch.einsum("nd,hed->nhe", key, weights.W_O[0])
+    attention = own.blocks[layer].attn  # what is written is not centred: keys are, unless they read the stream itself
+    by_head = torch.einsum("nd,hed->nhe", key, attention.W_O.double())
     source_key = torch.einsum("nhe,hde->nhd", by_head, weights.W_V[0])
     head_bias = torch.einsum("nhe,he->n", by_head, weights.b_V[0])
-    inputs = {"token": weights.W_E[words]} | ({} if weights.W_pos is None else {"pos": weights.W_pos})
+    inputs = {"token": own.embed.W_E.double()[words]}
+    inputs |= {} if weights.W_pos is None else {"pos": own.pos_embed.W_pos.double()}
     arrays = {
         **{f"key_{name}": (("neuron", name), key @ embedding.T) for name, embedding in inputs.items()},
         **{f"key_head_{name}": (("neuron", "head", name), source_key @ e.T) for name, e in inputs.items()},
-        "key_bias": (("neuron",), head_bias + key @ b_o.double()),
+        "key_bias": (("neuron",), head_bias + key @ attention.b_O.double()),
         "bias": (("neuron",), bias),
     }
     coords = {"neuron": chosen, "token": words, "head": list(range(cfg.n_heads))}

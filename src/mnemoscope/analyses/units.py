@@ -78,6 +78,15 @@ def layer_units(model: HookedModel, layer: int, units: Units = "neurons") -> Lay
     return LayerUnits(site=site, value=dictionary.w_dec, bias=dictionary.b_dec, mlp=False)
 
 
+_KEYED = ("mlp_in", "resid_mid")
+"""What dictionaries read whose keys can be told from tokens, positions and heads."""
+
+
+def has_keys(model: HookedModel, layer: int, units: Units = "neurons") -> bool:
+    """True if the keys of the units read the stream before the MLP; raises InputError where there are no features."""
+    return units == "neurons" or layer_dictionary(model, layer).reads in _KEYED
+
+
 def keys_before_norm(
     model: HookedModel, layer: int, units: Units = "neurons"
 ) -> tuple[Float[Tensor, "neuron d_model"], Float[Tensor, " neuron"]]:
@@ -90,7 +99,7 @@ def keys_before_norm(
         key, bias = block.mlp.W_in.double().T, block.mlp.b_in.double()
     else:
         dictionary = layer_dictionary(model, layer)
-        if dictionary.reads not in ("mlp_in", "resid_mid"):
+        if dictionary.reads not in _KEYED:
             raise InputError(
                 f"keys are read before the MLP, and {dictionary.name} reads {dictionary.reads}; take a dictionary that "
                 "reads mlp_in or resid_mid, or read values, activity and effects alone"

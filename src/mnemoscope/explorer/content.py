@@ -26,6 +26,7 @@ from mnemoscope.core.protocols import HookedModel, Task, class_names, n_outputs
 from mnemoscope.core.seeding import generator
 from mnemoscope.explorer.packing import Packer, page_configuration
 from mnemoscope.explorer.record import PageCode, PageExample, PageRecord, PageTask, SkillCurves, SkillNeeds
+from mnemoscope.models.dictionaries import dictionary_files
 from mnemoscope.models.run import Run
 from mnemoscope.models.subjects import Subject
 from mnemoscope.models.zoo import run_word
@@ -61,6 +62,10 @@ def run_content(taken: SelectedRun, packer: Packer) -> PageRecord:
     if removed is None:
         removed = without_parts(model, task, run.spec.seed).get("ablation")
     name, steps = run_word(run.path), choose_evenly(run.steps, taken.n_checkpoints)
+    files = [file.as_posix() for file in dictionary_files(run)]
+    start = f"run = ms.open_run({json.dumps(name)})"
+    if files:
+        start += f"\nrun = ms.models.run_with_dictionaries(run, {json.dumps(files)})"
     return PageRecord(
         **_with_task(Subject(model=model, task=task, seed=run.spec.seed), packer, removed),
         cfg=configuration,
@@ -69,8 +74,9 @@ def run_content(taken: SelectedRun, packer: Packer) -> PageRecord:
         steps=steps,
         checkpoints=[packer.checkpoint(model if step == run.steps[-1] else run.hooked(step)) for step in steps],
         curves=_curves(run),
+        files=files,
         python=PageCode(
-            start=f"run = ms.open_run({json.dumps(name)})",
+            start=start,
             model="run.model(STEP)",
             drawn=_reference_code("run.spec", task),
         ),
@@ -131,6 +137,7 @@ def _with_task(subject: Subject, packer: Packer, removed: xr.Dataset | None) -> 
         "best": min(task.references, key=lambda name: _loss(task, sequences, name), default=None),
         "examples": examples,
         "exact": table.packed(packer),
+        "dictionaries": packer.dictionaries(subject.model),
     }
 
 
@@ -315,6 +322,7 @@ def model_content(
         lengths=_lengths(batch.select(slice(0, len(kept)))),
         classes=latent_classes(batch.select(slice(0, len(kept)))) if isinstance(sequences, Batch) else {},
         examples=[PageExample(tokens=tokens) for tokens in kept[:MAX_EXAMPLES].tolist()],
+        dictionaries=packer.dictionaries(model),
         python=PageCode(
             start="# model and sequences: what this page was made of",
             model="model",

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from mnemoscope.core.dictionary import Dictionary
+from mnemoscope.core.dictionary_places import model_dictionaries
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import (
     HookedModel,
@@ -20,6 +22,7 @@ from mnemoscope.core.protocols import (
     position_kind,
     reads_vectors,
 )
+from mnemoscope.explorer.record import PageDictionary
 from mnemoscope.models.checkpoint import configuration_of
 
 MAX_PARAMETERS = 1_000_000
@@ -60,6 +63,33 @@ class Packer:
         """The numbers of a model's parameters by name; those of parts that it lacks are left out."""
         return {name: self.pack(value.detach()) for name, value in model.named_parameters()}
 
+    def dictionaries(self, model: HookedModel) -> list[PageDictionary]:
+        """The page's records of a model's dictionaries, by layer."""
+        error = getattr(model, "has_errors", True)
+        return [self._dictionary(found, error) for _, found in sorted(model_dictionaries(model).items())]
+
+    def _dictionary(self, dictionary: Dictionary, error: bool) -> PageDictionary:
+        centre, bias = dictionary.centre, dictionary.b_enc
+        tensors = {
+            "w_enc": dictionary.w_enc.T,
+            "b_enc": bias if centre is None else bias.double() - dictionary.w_enc.double() @ centre.double(),
+            "w_dec": dictionary.w_dec,
+            "b_dec": dictionary.b_dec,
+            "skip": None if dictionary.skip is None else dictionary.skip.T,
+            "threshold": dictionary.threshold,
+        }
+        return PageDictionary(
+            name=dictionary.name,
+            layer=dictionary.layer,
+            reads=dictionary.reads,
+            writes=dictionary.writes,
+            activation=dictionary.activation,
+            k=dictionary.k,
+            n=dictionary.n_features,
+            error=error,
+            tensors={name: self.pack(value) for name, value in tensors.items() if value is not None},
+        )
+
 
 def check_size(n_bytes: int) -> None:
     """Refuse what would make a page too large."""
@@ -87,10 +117,12 @@ def page_configuration(model: HookedModel) -> dict[str, Any]:
     """A model's configuration, as the page's forward pass needs it; refuses models that the page cannot run."""
     cfg: Any = model.cfg
     n_parameters = sum(parameter.numel() for _, parameter in model.named_parameters())
+    own = [value for each in model_dictionaries(model).values() for value in each.tensors.values()]
+    n_parameters += sum(value.numel() for value in own)
     if n_parameters > MAX_PARAMETERS:
         raise InputError(
-            f"the explorer takes models of up to {MAX_PARAMETERS:,} parameters; got one of {n_parameters:,}; "
-            "`mnemoscope predict --out` and the analyses take larger ones"
+            f"the explorer takes models of up to {MAX_PARAMETERS:,} parameters, with their dictionaries; got one of "
+            f"{n_parameters:,}; `mnemoscope predict --out` and the analyses take larger ones"
         )
     if reads_vectors(model):
         raise InputError("the explorer edits tokens; got a model that reads vectors; `mnemoscope report` shows it")

@@ -54,7 +54,8 @@ def explore(
 
     Args:
         models: One or several runs of tasks with tokens; or a subject, a model with its task; or any other hooked
-            model. At most a million parameters.
+            model. At most a million parameters. Features of its dictionaries (`ms.with_dictionaries`,
+            `ms.models.run_with_dictionaries`) stand beside the neurons.
         sequences: For a model without a task, and only there: tokens (batch, pos), or a batch, of one length. Means are
             taken over the first 256 (fewer where they are long).
         symbols: The name of every token of such a model; None: as the batch calls them, else their numbers.

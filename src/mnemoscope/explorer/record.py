@@ -57,6 +57,25 @@ class PageTask:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PageDictionary:
+    """A dictionary of the model, whose features the page shows in the place of neurons."""
+
+    name: str
+    layer: int
+    reads: str
+    writes: str
+    activation: str
+    k: int | None
+    n: int
+    """Number of features."""
+    error: bool
+    """True if the error is kept."""
+    tensors: Mapping[str, int]
+    """`w_enc` (d_in, feature), `b_enc`, `w_dec` (feature, d_out), `b_dec`; `skip` (d_in, d_out) and `threshold` if it
+    has them. What is taken from an activation before it is encoded is in `b_enc`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PageCode:
     """The Python code by which a reader gets the content of the page."""
 
@@ -115,3 +134,6 @@ class PageRecord:
     roles: Mapping[str, str] = field(default_factory=dict)
     """Roles of components."""
     needs: SkillNeeds | None = None
+    dictionaries: Sequence[PageDictionary] = ()
+    files: Sequence[str] = ()
+    """Where a run has them from, as commands take them."""

@@ -20,6 +20,7 @@ from .originals import read_original as read_original
 from .originals import write_original as write_original
 from .originals import write_run as write_run
 from .run import by_label as by_label
+from .run import run_place as run_place
 from .subjects import FIRST_CONTROL_SEED as FIRST_CONTROL_SEED
 from .subjects import ControlMaker as ControlMaker
 from .subjects import combined as combined

@@ -27,7 +27,7 @@ from mnemoscope.core.specification import RunSpec
 from mnemoscope.engine.splices import split
 from mnemoscope.models.dictionary_files import load_dictionary
 from mnemoscope.models.lens import HookedTransformer
-from mnemoscope.models.run import Run
+from mnemoscope.models.run import Run, run_place
 
 
 class _Reader:
@@ -155,9 +155,14 @@ def run_with_dictionaries(run: Run, files: Sequence[Path]) -> Run:
     return replace(run, prepare=partial(_with_files, files=places), view="-dictionaries")
 
 
+def dictionary_files(run: Run) -> tuple[Path, ...]:
+    """The files of the dictionaries that `run_with_dictionaries` gave a run; none without."""
+    return getattr(run.prepare, "keywords", {}).get("files", ())
+
+
 def _place(run: Run, file: Path) -> Path:
     """The path of a dictionary for a run."""
-    own = (run.path / file, file.parent / run.label / f"seed-{run.spec.seed:02}" / file.name)
+    own = (run.path / file, run_place(file.parent, run.label, run.spec.seed) / file.name)
     return next((place for place in own if place.exists()), file)
 
 

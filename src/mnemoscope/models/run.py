@@ -329,6 +329,11 @@ def find_runs(paths: str | Path | Sequence[Path], *, without_checkpoint: bool = 
     return sorted(runs, key=lambda run: (rank.get(run.spec.preset, len(known)), run.label, run.spec.seed))
 
 
+def run_place(directory: Path, label: str, seed: int) -> Path:
+    """The directory of a run, or of what is made of it, below one that holds several: `<label>/seed-<seed>`."""
+    return directory / label / f"seed-{seed:02}"
+
+
 def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs grouped by configuration; within a group they differ in the seed only.
 

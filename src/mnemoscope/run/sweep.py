@@ -25,7 +25,7 @@ from mnemoscope.core.presets import label_of, preset
 from mnemoscope.core.runtime import progress
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import build_untrained, detached_parameters, held_patterns, matching_names
-from mnemoscope.models.run import Run
+from mnemoscope.models.run import Run, run_place
 from mnemoscope.run.executor import analyse_many, one_thread, train_many
 from mnemoscope.training.loop import train
 from mnemoscope.training.recorder import Report
@@ -124,9 +124,8 @@ def _label(value: Any) -> Any:
 
 def run_path(out: Path, spec: RunSpec) -> Path:
     """The directory below `out` for the run of a specification; one with its earlier label keeps it."""
-    seed = f"seed-{spec.seed:02d}"
-    earlier = out / spec.label / seed
-    return earlier if earlier.exists() else out / label_of(spec) / seed
+    earlier = run_place(out, spec.label, spec.seed)
+    return earlier if earlier.exists() else run_place(out, label_of(spec), spec.seed)
 
 
 def train_sweep(sweep: Sweep, out: Path, *, jobs: int = 1, report: Report | None = None) -> list[Run]:

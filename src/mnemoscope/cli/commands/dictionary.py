@@ -103,15 +103,15 @@ def train(options: DictionaryTrain) -> None:
         activation_hook(recipe.writes, recipe.layer, run.hooked().cfg)
     _keep_recipe(options.out, recipe)
     pieces = [
-        Piece(run, recipe, seed, file)
+        Piece(run, recipe, seed, place / f"dictionary-{seed:02}.safetensors")
         for label, members in ms.models.by_label(runs).items()
-        for run in members
+        for run, place in ((run, ms.models.run_place(options.out, label, run.spec.seed)) for run in members)
         for seed in seeds
-        if not (file := _folder(options.out, label, run) / f"dictionary-{seed:02}.safetensors").exists()
     ]
-    analyse_runs(pieces, train_piece, options.jobs, "dictionaries")  # pyright: ignore[reportArgumentType]
-    there = len(runs) * len(seeds) - len(pieces)
-    console.print(f"dictionaries in {options.out}: {len(pieces)} trained, {there} there already", highlight=False)
+    missing = [piece for piece in pieces if not piece.file.exists()]
+    analyse_runs(missing, train_piece, options.jobs, "dictionaries")  # pyright: ignore[reportArgumentType]
+    there = len(pieces) - len(missing)
+    console.print(f"dictionaries in {options.out}: {len(missing)} trained, {there} there already", highlight=False)
 
 
 _RECIPE_OPTIONS = ("kind", "read", "layer", "width", "activation", "k", "l1", "n_steps")
@@ -134,17 +134,12 @@ def _keep_recipe(out: Path, recipe: ms.DictionaryRecipe) -> None:
     ms.models.write_atomically(file, json.dumps(given, indent=1).encode())
 
 
-def _folder(directory: Path, label: str, run: ms.Run) -> Path:
-    return directory / label / f"seed-{run.spec.seed:02}"
-
-
 def files_of(directory: Path, run: ms.Run) -> list[Path]:
     """The files of the dictionaries of a run; raises InputError where there are none."""
-    files = sorted(_folder(directory, run.label, run).glob("dictionary-*.safetensors"))
+    place = ms.models.run_place(directory, run.label, run.spec.seed)
+    files = sorted(place.glob("dictionary-*.safetensors"))
     if not files:
-        raise InputError(
-            f"{_folder(directory, run.label, run)} holds no dictionary; `mnemoscope dictionary train` trains some"
-        )
+        raise InputError(f"{place} holds no dictionary; `mnemoscope dictionary train` trains some")
     return files
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tyro.conf import Positional
+from tyro.conf import Positional, UseAppendAction
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
@@ -20,6 +20,9 @@ class Explore(CommandOptions):
     """Run directories, directories that hold some, or words such as `zoo:<configuration>/seed-<seed>`."""
     checkpoints: int | None = None
     """At most so many of every run, evenly apart in their order, the last among them; none: all."""
+    dictionary: UseAppendAction[tuple[Path, ...]] = ()
+    """Dictionary whose features stand beside the neurons, a file or directory; one name for all runs, such as
+    `dictionaries/dictionary-00.safetensors` after `dictionary train`. May be repeated, one a layer."""
     state: str = ""
     """What stands after the # in the address of such a page: this one opens in that state."""
     out: Path = Path("explorer.html")
@@ -29,6 +32,8 @@ class Explore(CommandOptions):
 def run(options: Explore) -> None:
     """Write the page of some runs."""
     runs = [found for path in options.runs for found in ms.find_runs([path])]
+    if options.dictionary:
+        runs = [ms.models.run_with_dictionaries(run, options.dictionary) for run in runs]
     page = ms.explore(runs, checkpoints=options.checkpoints, state=options.state)
     write_explorer(options.out, page, len(runs))
 

@@ -50,7 +50,7 @@ function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: an
 
   const app = {
     /** @type {import("./state.js").State} */
-    state: { run: 0, checkpoint: -1, tokens: [], other: [], pos: -1, answer: null, foil: null, head: "", neuron: "", removal: "mean", within: "", draw: 0, reference: "", edits: [] },
+    state: { run: 0, checkpoint: -1, tokens: [], other: [], pos: -1, answer: null, foil: null, head: "", units: "", neuron: "", removal: "mean", within: "", draw: 0, reference: "", edits: [] },
     get run() {
       return data.runs[app.state.run];
     },

@@ -89,14 +89,17 @@ const quoted = (/** @type {string} */ text) => `'${text.replaceAll("'", "'\\''")
 export function asCommands(/** @type {any} */ run, /** @type {import("./state.js").State} */ state, /** @type {string} */ fragment) {
   if (run.name === null) return "";
   const step = `--step ${run.steps[state.checkpoint]}`;
+  const files = run.files.map((/** @type {string} */ file) => ` --dictionary ${quoted(file)}`).join("");
   const name = quoted(run.name);
   const lines = [`mnemoscope predict ${name} ${quoted(forCommands(run, state.tokens))} ${step}`];
   if (state.edits.some(({ kind, site }) => site && site.pos === undefined && (kind === "mean" || kind === "zero"))) {
-    lines.push(`mnemoscope ablate ${name} ${step}      # over many sequences`);
+    lines.push(`mnemoscope ablate ${name}${files} ${step}      # over many sequences`);
   }
-  if (state.edits.some(({ kind, site }) => site && kind === "patch")) lines.push(`mnemoscope patch ${name} ${step} --kind z --over layer head pos`);
-  if (state.edits.some(({ edge }) => edge)) lines.push(`mnemoscope edges ${name} ${step}`);
-  return [...lines, `mnemoscope explore ${name} --state ${quoted(fragment)}      # this page, as it is now`].join("\n");
+  if (state.edits.some(({ kind, site }) => site && kind === "patch")) lines.push(`mnemoscope patch ${name}${files} ${step} --kind z --over layer head pos`);
+  if (state.edits.some(({ edge }) => edge)) lines.push(`mnemoscope edges ${name}${files} ${step}`);
+  const units = state.edits.filter(({ site }) => site?.neuron !== undefined).map(({ site }) => `--layer ${site?.layer}${site?.kind === "feature" ? " --units features" : ""}`);
+  lines.push(...[...new Set(units)].map((asked) => `mnemoscope neurons ${name}${files} ${step} ${asked}`));
+  return [...lines, `mnemoscope explore ${name}${files} --state ${quoted(fragment)}      # this page, as it is now`].join("\n");
 }
 
 export function codePanel(/** @type {any} */ app) {

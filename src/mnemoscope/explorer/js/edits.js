@@ -2,10 +2,10 @@
  * Interventions as values: where, and what is done there.
  *
  * @typedef {Object} Site            as `ms.Site`, in TransformerLens's words
- * @property {string} kind           embed, resid_pre, q, k, v, z, result, scores, pattern, pre, post, mlp_out, ...
+ * @property {string} kind           embed, resid_pre, q, k, v, z, result, scores, pattern, pre, post, mlp_out, feature, error, ...
  * @property {number} [layer]
  * @property {number} [head]         none: all
- * @property {number} [neuron]       none: all
+ * @property {number} [neuron]       a neuron, or a feature; none: all
  * @property {number} [pos]          none: all; of scores and pattern the query
  * @property {number} [key]          of scores and pattern; none: all
  * @typedef {Object} Edge            what one part adds to the input of a later one, as `ms.Edge`

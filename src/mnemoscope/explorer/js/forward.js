@@ -11,8 +11,12 @@
  * @typedef {import("./edits.js").Sources} Sources
  * @typedef {{logits: Tensor, cache: Map<string, Tensor>}} Pass
  */
+import { split } from "./dictionaries.js";
 import { edited, hookName, ranges, reaches } from "./edits.js";
-import { ACTIVATIONS, normalise, project, softmax } from "./layers.js";
+import { ACTIVATIONS, normalise, project, softmax, sum } from "./layers.js";
+
+/** What an MLP reads before gain and bias, where a dictionary reads it. */
+const NORMALISED = "ln2.hook_normalized";
 
 /**
  * @param {Model} model
@@ -22,16 +26,25 @@ import { ACTIVATIONS, normalise, project, softmax } from "./layers.js";
  * @returns {Pass}
  */
 export function forward(model, tokens, edits = [], sources = {}) {
-  const { cfg, weights } = model;
+  const { cfg, weights, dictionaries } = model;
   const { d_model: d, n_heads: nHeads, d_head: dHead } = cfg;
   const n = tokens.length;
   const W = (/** @type {string} */ name) => weights[name]?.data;
   /** @type {Map<string, Tensor>} */
   const cache = new Map();
 
+  /** An activation as a dictionary that writes there splits it. */
+  const spliced = (/** @type {string} */ name, /** @type {Float32Array} */ x) => {
+    const own = dictionaries.find(({ layer, writes }) => hookName({ kind: writes, layer }) === name);
+    if (!own) return x;
+    const place = own.reads === "mlp_in" ? `blocks.${own.layer}.${NORMALISED}` : hookName({ kind: own.reads, layer: own.layer });
+    const rows = own.reads === own.writes ? x : /** @type {Tensor} */ (cache.get(place)).data;
+    return split(own, x, rows, d, hook);
+  };
+
   /** A hook point: edits act, and what they leave is kept. */
   const hook = (/** @type {string} */ name, /** @type {Float32Array} */ data, /** @type {number[]} */ shape) => {
-    let tensor = { shape, data };
+    let tensor = { shape, data: spliced(name, data) };
     for (const edit of edits) {
       if (edit.site && hookName(edit.site) === name) tensor = edited(tensor, edit, edit.site, sources);
     }
@@ -145,7 +158,12 @@ export function forward(model, tokens, edits = [], sources = {}) {
 
   const mlp = (/** @type {number} */ layer, /** @type {Float32Array} */ stream) => {
     const name = `blocks.${layer}.mlp`;
-    const rows = norm(`blocks.${layer}.ln2`, read({ kind: "mlp_out", layer }, "", stream) ?? stream);
+    const input = read({ kind: "mlp_out", layer }, "", stream) ?? stream;
+    const rows = norm(`blocks.${layer}.ln2`, input);
+    if (dictionaries.some((one) => one.layer === layer && one.reads === "mlp_in")) {
+      const before = normalise(input, d, { kind: cfg.normalization, eps: cfg.eps });
+      cache.set(`blocks.${layer}.${NORMALISED}`, { shape: [n, d], data: before.rows });
+    }
     const shape = [n, cfg.d_mlp];
     const pre = hook(`${name}.hook_pre`, project(rows, W(`${name}.W_in`), W(`${name}.b_in`), d, cfg.d_mlp), shape);
     const post = hook(`${name}.hook_post`, pre.map(ACTIVATIONS[cfg.act_fn]), shape);
@@ -188,11 +206,6 @@ export function results(/** @type {Model} */ model, /** @type {number} */ layer,
     }
   }
   return all;
-}
-
-/** @returns {Float32Array} */
-function sum(/** @type {Float32Array} */ one, /** @type {Float32Array} */ other) {
-  return one.map((value, i) => value + other[i]);
 }
 
 /**

@@ -54,6 +54,11 @@ export function project(rows, matrix, bias, dIn, dOut) {
   return result;
 }
 
+/** @returns {Float32Array} */
+export function sum(/** @type {Float32Array} */ one, /** @type {Float32Array} */ other) {
+  return one.map((value, i) => value + other[i]);
+}
+
 /**
  * Normalised rows, and what each was divided by; `kind` null leaves them as they are.
  *
@@ -104,10 +109,10 @@ export function softmax(/** @type {Float32Array} */ values, start = 0, n = value
  * @typedef {import("./weights.js").Model} Model
  */
 
-/** Rows as a reader with that normalisation sees them, but for the division. */
-export function read(/** @type {Model} */ model, /** @type {Float32Array} */ rows, /** @type {string} */ norm) {
+/** Rows as a reader with that normalisation sees them, but for the division; `norm` null: before the gain too. */
+export function read(/** @type {Model} */ model, /** @type {Float32Array} */ rows, /** @type {?string} */ norm) {
   const { d_model: d, normalization } = model.cfg;
-  const gain = model.weights[`${norm}.w`]?.data;
+  const gain = norm === null ? undefined : model.weights[`${norm}.w`]?.data;
   const result = rows.slice();
   for (let start = 0; start < rows.length; start += d) {
     let mean = 0;

@@ -104,7 +104,8 @@ export function inWords(/** @type {any} */ run, /** @type {Edit} */ edit) {
     const queries = Object.keys(edit.rows ?? {});
     return `attention of ${called(run, component(site))} set${queries.length === 1 ? ` at ${positionName(run, Number(queries[0]))}` : ""}`;
   }
-  if (site.neuron !== undefined) return `L${site.layer} neuron ${site.neuron}${at}: ${how}`;
+  if (site.neuron !== undefined) return `L${site.layer} ${site.kind === "feature" ? "feature" : "neuron"} ${site.neuron}${at}: ${how}`;
+  if (site.kind === "error") return `L${site.layer} error of the dictionary${at}: ${how}`;
   const part = READS[site.kind] ? `${READS[site.kind]} of ${theCalled(run, component(site))}` : called(run, component(site));
   const name = site.kind.startsWith("resid") ? `residual stream, L${site.layer} ${site.kind.slice(6)}` : part;
   return `${name}${at}: ${how}`;

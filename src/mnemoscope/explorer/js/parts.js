@@ -3,11 +3,13 @@
  * to the difference of logits, and a switch.
  */
 import { MANY, chooser, el, refill, short } from "./dom.js";
+import { hookName } from "./edits.js";
 import { drawSmall } from "./matrix.js";
 import { classOf, drawnRow } from "./means.js";
 import { called, component, onSwitch, partsIn, positionName, typed } from "./naming.js";
 import { neuronCard } from "./neurons.js";
-import { attribution, headPattern, margin, neuronShares } from "./reading.js";
+import { attribution, errorShare, headPattern, margin, row, unitShares } from "./reading.js";
+import { unitsOf } from "./units.js";
 
 const REMOVALS = /** @type {[string, string][]} */ ([
   ["mean", "its mean over sequences"],
@@ -18,11 +20,34 @@ const REMOVALS = /** @type {[string, string][]} */ ([
 ]);
 const MOST_NEURONS = 128;
 
-/** The edit that switches off what stands at a place, as chosen. */
+/**
+ * The edit that switches off what stands at a place, as chosen.
+ *
+ * @returns {import("./edits.js").Edit}
+ */
 function removed(/** @type {import("./state.js").State} */ state, /** @type {{site?: any, edge?: any}} */ place) {
   if (state.removal !== "class") return { kind: state.removal, ...place };
   const [latent, value] = state.within.split(":");
   return { kind: "mean", within: [latent, Number(value)], ...place };
+}
+
+/** Whether units are shown with a part: those of a layer with its last one. */
+function hasUnits(/** @type {any} */ run, /** @type {import("./edits.js").Site} */ site) {
+  const last = run.cfg.d_mlp ? site.kind === "mlp_out" : site.head === run.cfg.n_heads - 1;
+  return last && unitsOf(run, "", Number(site.layer)).n > 0;
+}
+
+/** What is folded under them. */
+function summary(/** @type {any} */ run, /** @type {number} */ layer) {
+  const own = run.dictionaries.find((/** @type {any} */ one) => one.layer === layer);
+  const told = [...(run.cfg.d_mlp ? [`its ${run.cfg.d_mlp} neurons`] : []), ...(own ? [`${own.n} features of ${own.name}`] : [])];
+  return told.join(", and ");
+}
+
+/** Whether a dictionary writes this into the stream, or to where no part has it. */
+function ofStream(/** @type {any} */ run, /** @type {import("./edits.js").Site} */ site) {
+  const own = run.dictionaries.find((/** @type {any} */ one) => one.layer === site.layer);
+  return ["feature", "error"].includes(site.kind) && own?.writes !== "mlp_out";
 }
 
 export function partsPanel(/** @type {any} */ app) {
@@ -31,7 +56,7 @@ export function partsPanel(/** @type {any} */ app) {
   const how = el("div", { class: "actions" });
   const edits = el("ul", { class: "edits" });
   const node = el("section", { class: "panel" }, el("h2", {}, "The model, part by part"), note, list, how, edits);
-  const card = neuronCard(app, (site) => app.toggle(removed(app.state, { site })));
+  const card = neuronCard(app, (site) => removed(app.state, { site }));
   /** @type {{line: HTMLElement, canvas: ?HTMLCanvasElement, neurons: ?HTMLElement}[]} */
   let lines = [];
 
@@ -46,8 +71,8 @@ export function partsPanel(/** @type {any} */ app) {
         : el("span", { class: "part" }, called(run, name));
       const flip = () => app.toggle(removed(app.state, { site }));
       const onoff = site ? el("button", { class: "switch", role: "switch", "aria-label": `${called(run, name)} works`, onclick: flip }, "on") : el("span");
-      const neurons = site?.kind === "mlp_out" ? el("div", { class: "neurons" }) : null;
-      const more = neurons ? [el("details", { ontoggle: () => app.repaint() }, el("summary", {}, `its ${run.cfg.d_mlp} neurons`), neurons)] : [];
+      const neurons = site && hasUnits(run, site) ? el("div", { class: "neurons" }) : null;
+      const more = neurons ? [el("details", { ontoggle: () => app.repaint() }, el("summary", {}, summary(run, Number(site?.layer))), el("div", { class: "actions" }), neurons)] : [];
       const share = el("span", { class: "share" }, el("i"), el("b"));
       return { canvas, neurons, line: el("li", { class: site ? "works" : "" }, title, share, onoff, ...more) };
     });
@@ -55,22 +80,51 @@ export function partsPanel(/** @type {any} */ app) {
     list.replaceChildren(...lines.map(({ line }) => line), total);
   };
 
-  /** Squares, as dark as what each neuron adds; a click looks into one. */
+  /** Of a layer with a dictionary: which units are shown; of features how many are active, and what they leave out. */
+  const aboutUnits = (/** @type {import("./state.js").View} */ view, /** @type {HTMLElement} */ place, /** @type {number} */ layer, /** @type {number} */ nActive) => {
+    const { run, state, model, shown, answer, foil } = view;
+    const own = run.dictionaries.find((/** @type {any} */ one) => one.layer === layer);
+    if (!own) return;
+    const { kind, n } = unitsOf(run, state.units, layer);
+    const site = { kind: "error", layer };
+    const off = state.edits.find((edit) => edit.site?.kind === "error" && edit.site.layer === layer);
+    const left = short(errorShare(model, shown, state.pos, answer, foil, layer), 2, true);
+    const chosen = state.neuron.split(".")[0] === String(layer) ? state.neuron.split(".")[1] : "";
+    const look = (/** @type {any} */ event) => app.set({ neuron: event.target.value === "" ? "" : `${layer}.${event.target.value}` });
+    const flip = () => app.toggle(removed(app.state, { site }));
+    refill(place, [state.run, kind, nActive, left, off, chosen], () => [
+      ...(run.cfg.d_mlp ? [chooser("look at", [["", "neurons"], ["features", `features of ${own.name}`]], state.units, (units) => app.set({ units, neuron: "" }))] : []),
+      ...(kind === "post" ? [] : [
+        el("label", { class: "choose" }, "number ", el("input", { type: "text", inputmode: "numeric", size: 4, value: chosen, onchange: look })),
+        el("span", { class: "together" }, `${nActive} of ${n} are active`),
+      ]),
+      ...(kind === "post" || !own.error ? [] : [
+        el("span", { class: "together" }, `its error adds ${left} `, el("button", { class: "switch", role: "switch", "aria-checked": String(!off), "aria-label": `error of ${own.name} works`, onclick: flip }, off ? onSwitch(off) : "on")),
+      ]),
+    ]);
+  };
+
+  /** Squares, as dark as what each neuron or active feature adds; a click looks into one. */
   const drawNeurons = (/** @type {any} */ view, /** @type {HTMLElement} */ place, /** @type {number} */ layer) => {
-    const { state, model, shown, answer, foil } = view;
+    const { run, state, model, shown, answer, foil } = view;
     const list = /** @type {HTMLDetailsElement} */ (place.parentElement);
     const looked = state.neuron.split(".")[0] === String(layer);
     if (looked && !place.children.length) list.open = true; // an address names the neuron
     if (!list.open) return;
-    const shares = neuronShares(model, shown, state.pos, answer, foil, layer);
-    const order = [...shares.keys()];
-    const kept = shares.length <= MOST_NEURONS ? order : order.sort((a, b) => Math.abs(shares[b]) - Math.abs(shares[a])).slice(0, MOST_NEURONS);
+    const { kind, word } = unitsOf(run, state.units, layer);
+    const shares = unitShares(model, shown, state.pos, answer, foil, layer, kind);
+    const active = row(/** @type {any} */ (shown.cache.get(hookName({ kind, layer }))), state.pos);
+    aboutUnits(view, /** @type {HTMLElement} */ (place.previousElementSibling), layer, active.filter((value) => value > 0).length);
+    const switched = new Set(state.edits.filter((/** @type {any} */ e) => e.site?.kind === kind && e.site.layer === layer).map((/** @type {any} */ e) => e.site.neuron));
+    const first = (/** @type {number} */ unit) => (switched.has(unit) || state.neuron === `${layer}.${unit}` ? Infinity : Math.abs(shares[unit]));
+    const order = [...shares.keys()].filter((unit) => kind === "post" || active[unit] !== 0 || first(unit) === Infinity);
+    const kept = order.length <= MOST_NEURONS ? order : order.sort((a, b) => first(b) - first(a) || a - b).slice(0, MOST_NEURONS);
     const most = Math.max(...shares.map(Math.abs), 1e-9);
     const focus = [...place.children].indexOf(/** @type {Element} */ (document.activeElement));
     place.replaceChildren(
       ...kept.map((neuron) => {
-        const off = state.edits.some((/** @type {any} */ e) => e.site?.kind === "post" && e.site.layer === layer && e.site.neuron === neuron);
-        const label = `neuron ${neuron}: ${short(shares[neuron], 2, true)}${off ? ", off" : ""}`;
+        const off = switched.has(neuron);
+        const label = `${word} ${neuron}: ${short(shares[neuron], 2, true)}${off ? ", off" : ""}`;
         const colour = `rgba(var(--${shares[neuron] < 0 ? "less" : "more"}), ${(Math.abs(shares[neuron]) / most).toFixed(2)})`;
         const own = `${layer}.${neuron}`;
         const onclick = () => app.set({ neuron: state.neuron === own ? "" : own });
@@ -115,7 +169,7 @@ export function partsPanel(/** @type {any} */ app) {
       const shares = attribution(model, shown, state.pos, answer, foil);
       const total = margin(shown, state.pos, answer, foil);
       // what is written into the stream itself, or cut before the logits, is in no part
-      const strayed = state.edits.some(({ site, edge }) => site?.kind.startsWith("resid") || edge?.reader === "logits");
+      const strayed = state.edits.some(({ site, edge }) => site?.kind.startsWith("resid") || (site && ofStream(run, site)) || edge?.reader === "logits");
       const rest = shares[shares.length - 1];
       if (strayed) rest.value = total - shares.slice(0, -1).reduce((sum, { value }) => sum + value, 0);
       const most = Math.max(...shares.map(({ value }) => Math.abs(value)), Math.abs(total), 1e-9);

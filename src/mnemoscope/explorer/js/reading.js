@@ -9,7 +9,9 @@
  * @typedef {import("./forward.js").Pass} Pass
  * @typedef {{name: string, site: ?import("./edits.js").Site, value: number}} Share
  */
+import { hookName } from "./edits.js";
 import { softmax } from "./layers.js";
+import { unitWeights } from "./units.js";
 import { unpack } from "./weights.js";
 
 /** A row of a tensor of rows. */
@@ -105,8 +107,30 @@ export function attribution(model, pass, pos, answer, foil) {
   return [...found, { name: "biases", site: null, value: bias }];
 }
 
-/** What each neuron of a layer adds directly to the same difference. */
-export function neuronShares(
+/** What each neuron of a layer, or each feature of its dictionary, adds directly to the same difference. */
+export function unitShares(
+  /** @type {Model} */ model,
+  /** @type {Pass} */ pass,
+  /** @type {number} */ pos,
+  /** @type {number} */ answer,
+  /** @type {number} */ foil,
+  /** @type {number} */ layer,
+  /** @type {import("./units.js").UnitKind} */ kind = "post",
+) {
+  const { d_model: d } = model.cfg;
+  const along = direction(model, answer, foil);
+  const scale = pass.cache.get("ln_final.hook_scale")?.data[pos] ?? 1;
+  const { n, values } = unitWeights(model, layer, kind);
+  const active = row(/** @type {Tensor} */ (pass.cache.get(hookName({ kind, layer }))), pos);
+  return Array.from({ length: n }, (_, unit) => {
+    let total = 0;
+    for (let i = 0; i < d && active[unit]; i++) total += values[unit * d + i] * along[i];
+    return (active[unit] * total) / scale;
+  });
+}
+
+/** What the error of a layer's dictionary adds directly to it. */
+export function errorShare(
   /** @type {Model} */ model,
   /** @type {Pass} */ pass,
   /** @type {number} */ pos,
@@ -114,16 +138,9 @@ export function neuronShares(
   /** @type {number} */ foil,
   /** @type {number} */ layer,
 ) {
-  const { d_mlp: n, d_model: d } = model.cfg;
   const along = direction(model, answer, foil);
-  const scale = pass.cache.get("ln_final.hook_scale")?.data[pos] ?? 1;
-  const out = model.weights[`blocks.${layer}.mlp.W_out`].data;
-  const post = row(/** @type {Tensor} */ (pass.cache.get(`blocks.${layer}.mlp.hook_post`)), pos);
-  return Array.from({ length: n }, (_, neuron) => {
-    let sum = 0;
-    for (let i = 0; i < d; i++) sum += out[neuron * d + i] * along[i];
-    return (post[neuron] * sum) / scale;
-  });
+  const error = row(/** @type {Tensor} */ (pass.cache.get(hookName({ kind: "error", layer }))), pos);
+  return error.reduce((total, value, i) => total + value * along[i], 0) / (pass.cache.get("ln_final.hook_scale")?.data[pos] ?? 1);
 }
 
 // ---- Exact predictors of a task: computed where it has a script for the page, else looked up for the page's sequences.

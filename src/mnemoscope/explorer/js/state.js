@@ -11,7 +11,8 @@
  * @property {?number} answer       the token whose logit is explained; null: the model's answer
  * @property {?number} foil         the token it is compared with; null: what the changed model, or the model on the other sequence, says instead
  * @property {string} head          of the attention shown, `0.1` for L0H1
- * @property {string} neuron        the one that is looked into, `0.17` for neuron 17 of layer 0; empty: none
+ * @property {string} units         `features`: those of dictionaries are shown where layers have one; empty: neurons
+ * @property {string} neuron        the one that is looked into, `0.17` for neuron 17 of layer 0, or feature 17; empty: none
  * @property {"mean"|"class"|"zero"|"resample"|"patch"} removal   how parts are switched off
  * @property {string} within        the class of sequences of `class`, a latent and its value, as in `source_slot:2`
  * @property {number} draw          of the sequence that `resample` takes activations from
@@ -21,10 +22,11 @@
 import { forward } from "./forward.js";
 import { classOf, drawnRow, sourcesOf } from "./means.js";
 import { probabilities, ranked } from "./reading.js";
+import { unitsOf } from "./units.js";
 
 const NUMBERS = ["run", "checkpoint", "pos", "answer", "foil", "draw"];
 const SEQUENCES = ["tokens", "other"];
-const WORDS = ["head", "neuron", "removal", "within", "reference"];
+const WORDS = ["head", "units", "neuron", "removal", "within", "reference"];
 const REMOVAL_KINDS = ["mean", "class", "zero", "resample", "patch"];
 const KINDS = ["zero", "mean", "resample", "patch", "scale", "pattern"];
 
@@ -93,8 +95,9 @@ export function settled(/** @type {State} */ state, /** @type {any} */ run) {
   const [layer, head] = String(state.head).split(".").map(Number);
   const within = chosenClass(run, state.within, tokens);
   const known = inside(layer, nLayers) !== null && inside(head, nHeads) !== null;
+  const units = state.units === "features" && run.dictionaries.length ? "features" : "";
   const [mlp, neuron] = state.neuron ? String(state.neuron).split(".").map(Number) : [];
-  const isNeuron = inside(mlp, nLayers) !== null && inside(neuron, run.cfg.d_mlp) !== null;
+  const isNeuron = inside(mlp, nLayers) !== null && inside(neuron, unitsOf(run, units, mlp).n) !== null;
   return {
     ...state,
     tokens,
@@ -104,12 +107,13 @@ export function settled(/** @type {State} */ state, /** @type {any} */ run) {
     answer: inside(state.answer, nAnswers),
     foil: inside(state.foil, nAnswers),
     head: known ? `${layer}.${head}` : "0.0",
+    units,
     neuron: isNeuron ? `${mlp}.${neuron}` : "",
     removal: REMOVAL_KINDS.includes(state.removal) && (state.removal !== "class" || within) ? state.removal : "mean",
     within: within ? within.join(":") : "",
     draw: inside(state.draw, Infinity) ?? 0,
     edits: (Array.isArray(state.edits) ? state.edits : []).filter(
-      (edit) => exists(edit, run.cfg, tokens.length) && (!edit.within || (edit.kind === "mean" && isClass(run, edit.within))),
+      (edit) => exists(edit, run, tokens.length) && (!edit.within || (edit.kind === "mean" && isClass(run, edit.within))),
     ),
   };
 }
@@ -132,9 +136,12 @@ export function chosenClass(/** @type {any} */ run, /** @type {string} */ text, 
 }
 
 /** Whether a model and a sequence have what an edit is about. */
-function exists(/** @type {Edit} */ edit, /** @type {any} */ cfg, /** @type {number} */ n) {
+function exists(/** @type {Edit} */ edit, /** @type {any} */ { cfg, dictionaries }, /** @type {number} */ n) {
   if (!KINDS.includes(edit?.kind) || !(edit.site?.kind || (edit.edge?.writer?.kind && edit.edge.reader))) return false;
-  const sizes = { layer: cfg.n_layers, head: cfg.n_heads, neuron: cfg.d_mlp, pos: n, key: n };
+  const ofDictionary = ["feature", "error"].includes(edit.site?.kind ?? "");
+  const own = ofDictionary && dictionaries.find((/** @type {any} */ one) => one.layer === edit.site?.layer);
+  if (ofDictionary && !own) return false;
+  const sizes = { layer: cfg.n_layers, head: cfg.n_heads, neuron: own ? own.n : cfg.d_mlp, pos: n, key: n };
   const ends = [edit.site, edit.edge?.writer, edit.edge?.reader, edit.edge && { pos: edit.edge.pos }];
   const rows = Object.entries(edit.rows ?? {}).every(([query, row]) => Number(query) < n && row.length === n);
   return rows && ends.every((end) => Object.entries(sizes).every(([axis, size]) => !(/** @type {any} */ (end)?.[axis] >= size)));

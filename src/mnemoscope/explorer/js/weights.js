@@ -20,7 +20,8 @@
  * @property {number} mix            share of the softmax in attention, to which a constant is added
  * @property {?number} masked        token to which no position attends
  * @property {number} attn_scale     what scores are divided by
- * @typedef {{cfg: Config, weights: Object<string, Tensor>}} Model
+ * @typedef {import("./dictionaries.js").Dictionary} Dictionary
+ * @typedef {{cfg: Config, weights: Object<string, Tensor>, dictionaries: Dictionary[]}} Model
  */
 
 /** Floats of half precision, given as their bits. */
@@ -51,7 +52,7 @@ export function unpack(/** @type {Packed} */ packed) {
  * The models of a run, one a checkpoint; a tensor is unpacked when it is first needed.
  *
  * @param {Packed[]} tensors   Of all runs; those that several checkpoints share stand there once.
- * @returns {(run: {cfg: Config, checkpoints: Object<string, number>[]}, checkpoint: number) => Model}
+ * @returns {(run: {cfg: Config, checkpoints: Object<string, number>[], dictionaries?: any[]}, checkpoint: number) => Model}
  */
 export function opener(tensors) {
   /** @type {Map<number, Tensor>} */
@@ -61,13 +62,15 @@ export function opener(tensors) {
     if (!found) unpacked.set(number, (found = unpack(tensors[number])));
     return found;
   };
+  const all = (/** @type {Object<string, number>} */ numbers) =>
+    Object.fromEntries(Object.entries(numbers).map(([name, number]) => [name, tensor(number)]));
   const models = new Map();
   return (run, checkpoint) => {
     const numbers = run.checkpoints[checkpoint];
     let model = models.get(numbers);
     if (!model) {
-      const weights = Object.fromEntries(Object.entries(numbers).map(([name, number]) => [name, tensor(number)]));
-      models.set(numbers, (model = { cfg: run.cfg, weights }));
+      const dictionaries = (run.dictionaries ?? []).map((one) => ({ ...one, weights: all(one.tensors) }));
+      models.set(numbers, (model = { cfg: run.cfg, weights: all(numbers), dictionaries }));
     }
     return model;
   };
