@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch, Inputs
+from mnemoscope.core.dictionary_places import layer_dictionary, model_dictionaries
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Edge, Site, Through
@@ -25,7 +26,9 @@ from mnemoscope.engine.architecture import transformer_without_hooks
 from mnemoscope.engine.block import Block, OutputPlaces
 from mnemoscope.engine.budget import efficient_pass_bytes, n_prompts_at_once
 from mnemoscope.engine.changes import Changes
+from mnemoscope.engine.pointwise import Norm
 from mnemoscope.engine.transformer import Transformer
+from mnemoscope.interventions.feature_parts import AT_ONCE, TracedFeatures, part_outputs, written_hooks
 from mnemoscope.interventions.graph import (
     Input,
     check_graph,
@@ -167,6 +170,7 @@ def estimate_edges(
     of_edges = 4 * len(edges) * len(question.metrics) // (1 if by_position else question.n_pos)
     kept = 2 * n_writers * d_model + 2 * model.cfg.n_layers * (d_model + heads * model.cfg.d_head) + of_edges
     readers = 6 * d_model + 3 * model.cfg.d_head + 2 * n_writers
+    readers += bool(model_dictionaries(model)) * AT_ONCE * (4 * d_model + 2 * n_writers)
 
     def measure_chunk(chunk: Chunk[_UnpatchedRun]) -> Iterator[CellMetrics]:
         which = distinct.index(points := paths[chunk.direction])
@@ -220,15 +224,17 @@ def _run_unpatched(
 def _differences(question: SweepQuestion, runs: Sequence[_UnpatchedRun]) -> Float[Tensor, "writer prompt pos d_model"]:
     """The output of each writer in the clean run minus its output in the corrupted one."""
     model = question.model
-    layers = {site.hook: site.layer for site in writers(model, embeddings="apart")}
+    sites = {site.hook: site for site in writers(model, embeddings="apart")}
     parts = []
-    for name, layer in layers.items():
-        moved = runs[0].found[name] - runs[1].found[name]
-        if layer is not None and moved.ndim == 4:  # z: of each head what it makes of it
-            w_o = model.blocks[layer].attn.W_O
-            parts.append(einsum(moved, w_o, "prompt pos head d_head, head d_head d -> head prompt pos d"))
-        else:
-            parts.append(_fill_positions(moved[None], question))
+    for name, site in sites.items():
+        moved = {each: runs[0].found[each] - runs[1].found[each] for each in written_hooks(site)}
+        if site.layer is not None and site.kind == "z":  # of each head what it makes of it
+            w_o = model.blocks[site.layer].attn.W_O
+            parts.append(einsum(moved[name], w_o, "prompt pos head d_head, head d_head d -> head prompt pos d"))
+        elif site.layer is not None and site.kind == "error":
+            parts.append(_fill_positions(part_outputs(model, site.layer, moved), question))
+        elif site.kind != "feature":  # those come with the error of their layer
+            parts.append(_fill_positions(moved[name][None], question))
     return torch.cat(parts)
 
 
@@ -336,6 +342,8 @@ def _output_hook(model: HookedModel, reader: Site | Literal["logits"], through: 
     """The hook point of a reader's q, k, v or output; for the logits that of the stream itself."""
     if not isinstance(reader, Site):
         return stream_name(model, reader, through)
+    if reader.kind == "error":
+        return written_hooks(reader)[0]
     return reader.hook if through is None else f"blocks.{reader.layer}.attn.hook_{through}"
 
 
@@ -369,6 +377,10 @@ def input_gradients(
         stream, gradient = run[stream_name(model, reader, through)], found[name]
         if not isinstance(reader, Site):
             pulled = gradient[None]
+        elif reader.kind == "feature":
+            for some, each in _traced_features(model, run, found, reader).at_inputs(own):
+                yield [places[number] for number in some], each
+            continue
         elif name in past:
             pulled = (found[past[name]] - gradient)[None]
         elif through is None:
@@ -377,7 +389,22 @@ def input_gradients(
             pulled = _pulled_back(run[name], stream, _split_by_head(gradient, own))
         else:
             pulled = _gradient_through_weights(weights.blocks[reader.layer], through, stream, gradient, own)
+        if isinstance(reader, Site) and reader.kind == "error":
+            pulled = pulled - _traced_features(model, run, found, reader).total()
         yield [places[number] for number in own], pulled
+
+
+def _traced_features(model: HookedModel, run: RecordedRun, found: Mapping[str, Tensor], part: Site) -> TracedFeatures:
+    """The features of the layer of a part; `found` has gradients by hook point."""
+    whole, features = written_hooks(part if part.kind == "error" else Site(kind="error", layer=part.layer))
+    return TracedFeatures(
+        dictionary=layer_dictionary(model, part.layer),
+        norm=Norm(kind=model.cfg.normalization_type, eps=model.cfg.eps),
+        features=run[features],
+        gradient=found[features],
+        stream=run[stream_name(model, part, None)],
+        whole=run[whole],
+    )
 
 
 def _streams_past_mlps(model: HookedModel) -> dict[str, str]:
