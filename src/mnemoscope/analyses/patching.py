@@ -55,6 +55,7 @@ from mnemoscope.core.site import EMBEDDINGS, LOGITS, Edge, Kind, edge_coordinate
 from mnemoscope.engine.budget import default_max_bytes
 from mnemoscope.interventions.cells import SweepMethod, grid, sweep
 from mnemoscope.interventions.edge_states import FrozenPart, sweep_states
+from mnemoscope.interventions.feature_parts import refuse_features
 from mnemoscope.interventions.graph import (
     EdgeState,
     Embeddings,
@@ -306,6 +307,7 @@ def patch_edges(
     elif method == "stream":
         raise InputError(f"method must be 'auto' or 'hooks' here, because {how}; got 'stream'")
     else:
+        refuse_features(model, how)
         cells = [edge_patch_states(model, edge, direct=direct, through_mlps=between == "mlps") for edge in edges]
         every, carried = tabulate_states(
             model, cells, EdgeState.FROZEN if direct else EdgeState.LIVE, question.max_bytes

@@ -84,7 +84,7 @@ def refuse_features(model: HookedModel, why: str) -> None:
     """Refuse a model whose graph has features as parts, where only the engine can run them."""
     if model_dictionaries(model):
         raise InputError(
-            f"edges of features cannot be patched here, because {why}; estimate them with attribute_edges, or take the "
+            f"edges of features are patched by the engine alone; hooks are needed here ({why}): estimate them with attribute_edges, or take the "
             "model without dictionaries"
         )
 
