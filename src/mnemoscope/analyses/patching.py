@@ -407,12 +407,14 @@ def edges_by_role(result: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
 
 
 def _order(place: tuple[str, ...], names: list[str]) -> tuple[object, ...]:
-    """Sorts edges by reader, input and writer: embeddings, parts in the order of the names, other MLPs, logits."""
+    """Sorts edges by reader, input and writer: embeddings, parts in the order of the names, other MLPs, logits.
+
+    Of an MLP with a dictionary what its features leave out comes first, then these.
+    """
     rank = {name: number for number, name in enumerate(("input", *EMBEDDINGS, *names))}
 
-    def of(name: str) -> tuple[float, float]:
-        numbers = re.findall(r"\d+", name)
-        return rank.get(name, len(rank)), int(numbers[0]) if numbers else math.inf
+    def of(name: str) -> tuple[float, ...]:
+        return rank.get(name, len(rank)), *(map(int, re.findall(r"\d+", name)) if name != LOGITS else [math.inf])
 
     reader, through, writer = place
     return of(reader), "qkv".find(through), of(writer)
