@@ -267,7 +267,8 @@ def role_circuit(chosen: Sequence[Edge], ratio: xr.DataArray, component: xr.Data
     weights.attrs["unit"] = "necessity"
     included, isolated = weights.notnull(), "grey"
     if any(edge.writer.kind in OF_DICTIONARY for edge in chosen):
-        included &= abs(weights).rank("edge") > included.sum() - MOST_DRAWN
+        sizes = abs(weights).fillna(0)
+        included = (sizes > 0) & (sizes >= np.sort(sizes)[-MOST_DRAWN:][0])
         isolated, words = "left out", f"{words}, the {MOST_DRAWN} largest"
     return words, circuit_figure(chosen, weights, included, names=names, numbered=not several, isolated=isolated)
 
