@@ -3,8 +3,8 @@
     output of the MLP = Σ over features f · w_dec + rest
 
 A feature is a part: it reads the stream that the MLP reads, and writes f · w_dec. One more part, `error`, writes the
-rest, which no feature writes: the error of the reconstruction, the bias of the decoder, and the skip connection if there
-is one. It reads the same stream. Parts of one layer do not read each other, so that a change of what one reads changes
+rest, which no feature writes: the error of the reconstruction, the bias of the decoder, and what a skip connection
+writes. It reads the same stream. Parts of one layer do not read each other, so that a change of what one reads changes
 this one alone. TopK features compete: one whose input is changed is compared with all others on that input.
 
 With G the gradient of a metric at the MLP's output, first-order effects into a feature and the rest are products of
@@ -52,17 +52,21 @@ def mlp_parts(model: HookedModel, layer: int) -> list[Site]:
 
 
 def check_feature_parts(model: HookedModel) -> None:
-    """Refuse dictionaries that have no place in the graph, and a graph with too many edges to be listed."""
+    """Refuse dictionaries that have no place in the graph."""
     found = model_dictionaries(model)
     for dictionary in found.values():
         if dictionary.writes != "mlp_out" or dictionary.reads not in _READ:
             raise InputError(
-                f"edges have features as parts where a dictionary writes mlp_out and reads mlp_in, resid_mid or mlp_out;"
-                f" got {dictionary}: take a transcoder of the MLP, or the model without dictionaries"
+                "edges have features as parts where a dictionary writes mlp_out and reads mlp_in, resid_mid or mlp_out; "
+                f"got {dictionary}: take a transcoder of the MLP, or the model without dictionaries"
             )
     if found and not getattr(model, "has_errors", True):
-        raise InputError("edges need the errors of dictionaries, which are parts; take with_dictionaries(error=True)")
-    n_edges = _count_edges(model) if found else 0
+        raise InputError("edges need the errors of dictionaries, which are parts; with_dictionaries takes error=True")
+
+
+def check_listable(model: HookedModel) -> None:
+    """Refuse a graph with features that has too many edges to be listed."""
+    n_edges = _count_edges(model) if model_dictionaries(model) else 0
     if n_edges > MOST_EDGES:
         raise InputError(
             f"the graph has {n_edges:,} edges with all features, above {MOST_EDGES:,}; estimate some: "
@@ -84,8 +88,8 @@ def refuse_features(model: HookedModel, why: str) -> None:
     """Refuse a model whose graph has features as parts, where only the engine can run them."""
     if model_dictionaries(model):
         raise InputError(
-            f"edges of features are patched by the engine alone; hooks are needed here ({why}): estimate them with attribute_edges, or take the "
-            "model without dictionaries"
+            f"edges of features are patched by the engine alone; hooks are needed here ({why}): estimate them with "
+            "attribute_edges, or take the model without dictionaries"
         )
 
 

@@ -24,7 +24,13 @@ from mnemoscope.core.site import (
     Site,
     Through,
 )
-from mnemoscope.interventions.feature_parts import check_feature_parts, mlp_parts, part_outputs, written_hooks
+from mnemoscope.interventions.feature_parts import (
+    check_feature_parts,
+    check_listable,
+    mlp_parts,
+    part_outputs,
+    written_hooks,
+)
 from mnemoscope.interventions.replacements import as_tuple, position_mask
 
 Embeddings = Literal["together", "apart"]
@@ -133,6 +139,7 @@ def model_edges(model: ModelLike, *, embeddings: Embeddings = "together") -> tup
     """
     model = resolve_model(model)
     check_feature_parts(model)
+    check_listable(model)
     sources = writers(model, embeddings=embeddings)
     return tuple(
         Edge(writer=site, reader=reader, through=through)
@@ -260,6 +267,7 @@ class StateMasks:
 def lay_out_edges(model: HookedModel, edges: Sequence[Edge]) -> EdgeLayout:
     """Find some edges in a model, or raise InputError."""
     check_graph(model)
+    check_listable(model)
     sources, readers = writers(model, embeddings="apart"), reader_inputs(model)
     exists = [[reads_from(model, reader, site) for site in sources] for reader, _ in readers]
     columns = {site: i for i, site in enumerate(sources)}

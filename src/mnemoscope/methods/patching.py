@@ -52,7 +52,9 @@ def parts_patched(
 ) -> xr.DataArray:
     """Scores of an analysis of activations, such as `patch`, from those of heads and MLPs."""
     if model_dictionaries(setting.hooked):
-        raise InputError("it scores heads and MLPs, and this model has features in the place of MLPs; take edge-patching")
+        raise InputError(
+            "it scores heads and MLPs, and this model has features in the place of MLPs; take edge-patching"
+        )
     what: Any = {"metrics": (setting.metric,), "directions": (direction,), "seed": seed}
     heads = added(measure(setting.model, setting.pairs, kind="z", over=("layer", "head"), **what)).to_numpy()
     mlps = None

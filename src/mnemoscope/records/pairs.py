@@ -100,13 +100,13 @@ def edges_by_role(results: Results) -> dict[str, Any]:
 
 
 FEATURES = (
-    "Features of a dictionary are parts in the place of the MLP that it reconstructs: L0F3 reads what the MLP reads, and "
-    "writes its direction. L0 error is all that no feature writes, with the bias of the decoder and a skip connection. A "
-    "change of what one of these reads changes this one alone. Pictures show the largest edges."
+    "Features of a dictionary are parts in the place of the MLP that it reconstructs: L0F3 reads what the MLP reads, "
+    "and writes its direction. L0 error is all that no feature writes, with the bias of the decoder and a skip "
+    "connection. A change of what one of these reads changes this one alone. Pictures show the largest edges."
 )
 OWN_NUMBERS = (
-    "The number of a feature is that in the dictionary of its seed: L0F3 of two seeds are two features, and a mean over "
-    "seeds of their edges says nothing. Look at one seed, or at sums over features."
+    "A feature has the number of the dictionary of its seed: L0F3 of two seeds are two features, and a mean over seeds "
+    "of their edges says nothing. Look at one seed, or at sums over features."
 )
 
 

@@ -1,10 +1,10 @@
 """A circuit of edges between the parts of a model, as a picture.
 
 Parts stand on a grid: a row for the embeddings, then for every layer one for its heads and one for its MLP, the logits
-last; heads in columns, MLPs in a separate column to the right, their features side by side. Every row is one unit high, every column one unit
-wide. An edge is a curve that leaves a part upwards and enters another from below. If it would cross a part on its way,
-it runs through the gap between two columns instead, where each edge has a separate lane. The same edges always give
-the same drawing.
+last; heads in columns, MLPs in a separate column to the right, features side by side. Every row is one unit high, every
+column one unit wide. An edge is a curve that leaves a part upwards and enters another from below. If it would cross a
+part on its way, it runs through the gap between two columns instead, where each edge has a separate lane. The same
+edges always give the same drawing.
 """
 
 import math
@@ -38,7 +38,7 @@ _LANES = tuple(0.045 * lane for lane in (0, -1, 1, -2, 2, -3, 3))
 _UPRIGHT = 0.13
 """Length of the vertical end of an edge: that of an arrowhead."""
 _N_POINTS = 24
-MOST_DRAWN = 30
+MOST_DRAWN = 20
 """Edges that are drawn of a graph with features."""
 
 
@@ -62,7 +62,7 @@ def place_parts(edges: Sequence[Edge]) -> dict[Node, Box]:
     parts: set[Node] = {part for edge in edges for part in (edge.writer, edge.reader)}
     for part in sorted(parts, key=_layer_order):
         rows[_layer_order(part)[0]].append(part)
-    side_by_side = [row for row in rows.values() if _is_head(row[0]) or len(row) > 1 and not is_bar(row[0])]
+    side_by_side = [row for row in rows.values() if _is_head(row[0]) or (len(row) > 1 and not is_bar(row[0]))]
     n_heads = max((len(row) for row in side_by_side), default=0)
     has_mlp = any(len(row) == 1 and part != LOGITS and part.kind in MLP_PARTS for row in rows.values() for part in row)
     n_columns = max(1, n_heads + has_mlp)
@@ -352,6 +352,8 @@ def _draw_parts(
 
 def _title(part: Node, names: Mapping[str, str], numbered: bool) -> str:
     name = "logits" if part == LOGITS else part_name(part)
+    if isinstance(part, Site) and part.kind in OF_DICTIONARY:  # many stand side by side
+        return f'<span style="font-size:10px">{name.removeprefix(f"L{part.layer}").strip()}</span>'
     lines = textwrap.wrap(names.get(name, ""), 12)
     if lines and not numbered:
         return "<br>".join(f"<b>{line}</b>" for line in lines)

@@ -1,9 +1,9 @@
-"""A known circuit of features: neurons that are the memory, as the features of a transcoder, beside some that do nothing.
+"""A known circuit of features: neurons that are the memory, as features of a transcoder, and some that do nothing.
 
 Of `constructed.detectors` every neuron is active on one pair (x, y) and writes its y. As many neurons again are active
 on one pair (a, b), and write into dimensions that nothing reads. With the neurons as features the edges are known by
-construction. Between two sequences of the same x whose y, a and b differ, the answer goes from the input to the head that
-carries y, from there into every feature of (x, y), and from these to the logits.
+construction. Between two sequences of the same x whose y, a and b differ, the answer goes from the input to the head
+that carries y, from there into every feature of (x, y), and from these to the logits.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,13 @@ from typing import ClassVar
 import torch
 
 import mnemoscope as ms
-
 from mnemoscope.systems.dictionaries.constructed import LOGIT, N, PairRecall, carriers
 
 NAME = "features-of-pairs"
 PAIRS = [(x, y) for x in range(1, N + 1) for y in range(1, N + 1)]
 SOURCE = (
-    "L0H0 and L0H1 carry x and y, L0H2 and L0H3 two tokens that do not matter; a feature for each pair of x and y writes "
-    "the answer y, one for each pair of the other two writes where nothing reads. Neurons are the features; y differs."
+    "L0H0 and L0H1 carry x and y, L0H2 and L0H3 two tokens that do not matter; a feature for each pair of x and y "
+    "writes y, one for each pair of the other two writes where nothing reads. Features are the neurons; y differs."
 )
 
 
