@@ -223,7 +223,7 @@ def _head_output_variants(
 def _mlp_part_output(
     model: Transformer, part: Site, stream: Float[Tensor, "*rows d_model"]
 ) -> Float[Tensor, "*rows d_model"]:
-    """What an MLP writes, or a feature of its dictionary, or what these leave out."""
+    """The output of an MLP, of a feature of its dictionary, or of all that features leave out."""
     block = model.blocks[int(part.layer or 0)]
     if part.kind != "mlp_out":
         return part_output(block, model.dictionary(part.layer), part, stream)

@@ -41,7 +41,7 @@ _READ = ("mlp_in", "resid_mid", "mlp_out")
 
 
 def mlp_parts(model: HookedModel, layer: int) -> list[Site]:
-    """What an MLP is in the graph: itself, or the features of its dictionary and their `error`; none without MLPs."""
+    """The parts of an MLP in the graph: itself, or features of its dictionary and the `error`; none without MLPs."""
     if model.cfg.attn_only:
         return []
     dictionary = model_dictionaries(model).get(layer)
@@ -57,11 +57,11 @@ def check_feature_parts(model: HookedModel) -> None:
     for dictionary in found.values():
         if dictionary.writes != "mlp_out" or dictionary.reads not in _READ:
             raise InputError(
-                "edges have features as parts where a dictionary writes mlp_out and reads mlp_in, resid_mid or mlp_out; "
+                "edges have features as parts if a dictionary writes mlp_out and reads mlp_in, resid_mid or mlp_out; "
                 f"got {dictionary}: take a transcoder of the MLP, or the model without dictionaries"
             )
     if found and not getattr(model, "has_errors", True):
-        raise InputError("edges need the errors of dictionaries, which are parts; with_dictionaries takes error=True")
+        raise InputError("edges need the errors of dictionaries, which are parts; give with_dictionaries error=True")
 
 
 def check_listable(model: HookedModel) -> None:
@@ -113,7 +113,7 @@ def part_outputs(
 def part_output(
     block: Block, dictionary: Dictionary, site: Site, stream: Float[Tensor, "*rows d_model"]
 ) -> Float[Tensor, "*rows d_model"]:
-    """What one part of an MLP writes, from the stream that it reads."""
+    """The output of one part of an MLP, from the stream that it reads."""
     if site.kind == "error":
         features, whole = encode_stream(block, dictionary, stream)
         return whole - features @ dictionary.w_dec
@@ -139,7 +139,7 @@ def encode_stream(
 
 
 def _read(block: Block, dictionary: Dictionary, stream: Tensor) -> Tensor:
-    """What the encoder reads."""
+    """The activation that the encoder reads."""
     if dictionary.reads == "mlp_out":
         assert block.mlp is not None
         return block.mlp(block.ln2(stream))
