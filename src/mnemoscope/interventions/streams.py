@@ -143,7 +143,7 @@ def edge_places_to_record(weights: Transformer) -> set[Place]:
     if weights.has_middle:
         kinds = (*kinds, "resid_mid")
     embeddings = EMBEDDINGS if weights.blocks[0].attention.rotary is None else EMBEDDINGS[:1]
-    features = [("feature", dictionary.layer) for dictionary in weights.dictionaries]
+    features: set[Place] = {("feature", dictionary.layer) for dictionary in weights.dictionaries}
     by_layer = ((kind, n) for kind in kinds for n in range(len(weights.blocks)))
     return {*((kind, None) for kind in embeddings), *by_layer, *features}
 

@@ -113,7 +113,7 @@ OWN_NUMBERS = (
 def feature_notes(by_skill: Mapping[str, xr.Dataset]) -> list[str]:
     """Notes on edges of features, where some are among the results."""
     first = next(iter(by_skill.values()))
-    if not any(name.endswith(" error") for name in first.writer.values.tolist()):
+    if not any(" error → " in name for name in first.edge.values.tolist()):
         return []
     return [FEATURES, *([OWN_NUMBERS] if first.sizes["seed"] > 1 else [])]
 

@@ -65,8 +65,10 @@ def test_neurons_that_mix_the_memory_have_edges_that_cancel():
     np.testing.assert_allclose(moved["n"].sel(edge="L0 error → logits"), 0, atol=1e-4)
 
 
-def test_methods_that_look_at_mlps_leave_it_out(known):
+def test_methods_and_files_that_know_mlps_leave_it_out(known, tmp_path):
     found = ms.methods.try_circuit(known, ["activation-patching", "information-flow"], n=25, n_draws=1)
     assert "features in the place of MLPs" in found.refused.sel(finder="activation-patching").item()
     assert not found.refused.sel(finder="information-flow").item()
+    with pytest.raises(ms.InputError, match="know no features"):
+        ms.methods.write_mib_file(tmp_path / "graph.json", known.model, found.score)
     assert NAME not in ms.methods.trial._names("known circuit", ms.methods.KNOWN_CIRCUITS, None)
