@@ -144,7 +144,7 @@ def edge_places_to_record(weights: Transformer) -> set[Place]:
         kinds = (*kinds, "resid_mid")
     embeddings = EMBEDDINGS if weights.blocks[0].attention.rotary is None else EMBEDDINGS[:1]
     features: set[Place] = {("feature", dictionary.layer) for dictionary in weights.dictionaries}
-    by_layer = ((kind, n) for kind in kinds for n in range(len(weights.blocks)))
+    by_layer: set[Place] = {(kind, n) for kind in kinds for n in range(len(weights.blocks))}
     return {*((kind, None) for kind in embeddings), *by_layer, *features}
 
 

@@ -148,8 +148,8 @@ def test_a_skip_connection_is_written_by_the_error():
     model = plain("LN")
     skip = torch.randn(model.cfg.d_model, model.cfg.d_model, generator=seeded(3)).to(model.W_E)
     with_skip, without = (with_random(model, reads="mlp_in", skip=each) for each in (skip, None))
-    found = [ms.patch_edges(each, PAIRS) for each in (with_skip, without)]
-    xr.testing.assert_allclose(*found, atol=1e-10)
+    one, other = (ms.patch_edges(each, PAIRS) for each in (with_skip, without))
+    xr.testing.assert_allclose(one, other, atol=1e-10)
 
 
 @pytest.mark.parametrize("changes", [{"activation": "topk", "k": 3}, {"activation": "relu"}, {
@@ -231,11 +231,10 @@ def test_what_has_no_place_in_the_graph_is_refused(monkeypatch):
     ):
         with pytest.raises(InputError, match=words):
             call()
-    point = split.hook_dict["blocks.0.hook_feature"]
-    point.add_hook(lambda activation, hook: activation)
+    kept = split.hook_dict["blocks.0.hook_feature"].register_forward_hook(lambda *_: None)
     with pytest.raises(InputError, match="without hooks"):
         ms.analyses.attribute_edges(split, PAIRS)
-    split.reset_hooks()
+    kept.remove()
     monkeypatch.setattr(feature_parts, "MOST_EDGES", 100)
     with pytest.raises(InputError, match="edges with all features"):
         model_edges(split)
