@@ -39,6 +39,7 @@ def test_one_feature_of_the_memory_and_one_other_are_active(known):
     assert (answers.values[:, 0] - answers.values[:, 1]).numpy() == pytest.approx(LOGIT, abs=1e-3)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("method", ["eap", "eap-ig-inputs", "edge-patching"])
 def test_graphs_by_attribution_are_the_circuit(known, method):
     found = ms.methods.try_circuit(known, [method, "random"], n=25, n_draws=1).sel(ranking="absolute").squeeze("draw")
@@ -65,6 +66,7 @@ def test_neurons_that_mix_the_memory_have_edges_that_cancel():
     np.testing.assert_allclose(moved["n"].sel(edge="L0 error → logits"), 0, atol=1e-4)
 
 
+@pytest.mark.full
 def test_methods_and_files_that_know_mlps_leave_it_out(known, tmp_path):
     found = ms.methods.try_circuit(known, ["activation-patching", "information-flow"], n=25, n_draws=1)
     assert "features in the place of MLPs" in found.refused.sel(finder="activation-patching").item()
