@@ -95,3 +95,26 @@ def test_analyses_have_the_features_of_every_run(trained, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["patch", str(trained), "--dictionary", "dictionaries/dictionary-07.safetensors", "--n", "12"])
     assert "dictionary-07.safetensors" in capsys.readouterr().err
+
+
+@pytest.mark.full
+def test_edges_and_circuits_have_features_as_parts(trained, tmp_path, capsys):
+    names = ["--dictionary", "dictionaries/dictionary-00.safetensors"]
+    main(["edges", str(trained), *names, "--n", "12", "--method", "eap"])
+    [label] = ms.models.by_label(ms.find_runs(trained))
+    place = tmp_path / "results" / f"{label}-dictionaries"
+    edges = xr.load_dataset(place / "edges" / "edges_recall.nc", engine="h5netcdf").edge.values.tolist()
+    n_features, (n_heads, ways) = ms.find_runs(trained)[0].hooked().cfg.d_mlp, (2, 3)
+    assert len(edges) == n_heads * ways + (n_features + 1) * (1 + n_heads + 1) + 1 + n_heads
+    assert "L0F3 → logits" in edges
+    assert "L0 error → logits" in edges
+    assert not any("MLP" in edge for edge in edges)
+    assert "L0F3 of two seeds are two features" in (place / "edges" / "edges.html").read_text()
+    main(["discover", str(ms.find_runs(trained)[0].path), *names, "--n", "8", "--n-random", "2", "--skills", "recall"])
+    found = xr.load_dataset(place / "discover" / "discovery_recall.nc", engine="h5netcdf")
+    assert set(found.edge.values.tolist()) == set(edges)
+    main(["dictionary", "train", str(trained), "--read", "resid_post", "--kind", "sae", *SHORT, "--out", "streams"])
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["edges", str(trained), "--dictionary", "streams/dictionary-00.safetensors", "--n", "12"])
+    assert "take a transcoder of the MLP" in capsys.readouterr().err

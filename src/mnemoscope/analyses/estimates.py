@@ -56,12 +56,10 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
 from mnemoscope.core.site import ATTENTION, BY_NEURON, EMBEDDINGS, Edge, Kind, Site
 from mnemoscope.interventions.cells import AXES, Grid, grid
+from mnemoscope.interventions.edge_estimates import START, InterpolationPoint, estimate_edges
 from mnemoscope.interventions.gradients import (
-    START,
-    InterpolationPoint,
     activation_gradients,
     check_gradient,
-    estimate_edges,
     metric_sums,
     n_prompts_to_trace,
     trace_run,

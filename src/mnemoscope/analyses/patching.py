@@ -55,6 +55,7 @@ from mnemoscope.core.site import EMBEDDINGS, LOGITS, Edge, Kind, edge_coordinate
 from mnemoscope.engine.budget import default_max_bytes
 from mnemoscope.interventions.cells import SweepMethod, grid, sweep
 from mnemoscope.interventions.edge_states import FrozenPart, sweep_states
+from mnemoscope.interventions.feature_parts import refuse_features
 from mnemoscope.interventions.graph import (
     EdgeState,
     Embeddings,
@@ -306,6 +307,7 @@ def patch_edges(
     elif method == "stream":
         raise InputError(f"method must be 'auto' or 'hooks' here, because {how}; got 'stream'")
     else:
+        refuse_features(model, how)
         cells = [edge_patch_states(model, edge, direct=direct, through_mlps=between == "mlps") for edge in edges]
         every, carried = tabulate_states(
             model, cells, EdgeState.FROZEN if direct else EdgeState.LIVE, question.max_bytes
@@ -405,12 +407,14 @@ def edges_by_role(result: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
 
 
 def _order(place: tuple[str, ...], names: list[str]) -> tuple[object, ...]:
-    """Sorts edges by reader, input and writer: embeddings, parts in the order of the names, other MLPs, logits."""
+    """Sorts edges by reader, input and writer: embeddings, parts in the order of the names, other MLPs, logits.
+
+    Of an MLP with a dictionary what its features leave out comes first, then these.
+    """
     rank = {name: number for number, name in enumerate(("input", *EMBEDDINGS, *names))}
 
-    def of(name: str) -> tuple[float, float]:
-        numbers = re.findall(r"\d+", name)
-        return rank.get(name, len(rank)), int(numbers[0]) if numbers else math.inf
+    def of(name: str) -> tuple[float, ...]:
+        return rank.get(name, len(rank)), *(map(int, re.findall(r"\d+", name)) if name != LOGITS else [math.inf])
 
     reader, through, writer = place
     return of(reader), "qkv".find(through), of(writer)

@@ -3,7 +3,8 @@
 Every part adds its output to the residual stream, and every later part reads the sum. An edge is one summand of one
 reader's input; path patching changes it. The nodes of this graph are the embeddings, the heads, the MLPs and the logits
 (Wang et al. 2022, "Interpretability in the wild"; Goldowsky-Dill et al. 2023, "Localizing model behavior with path
-patching"). Where heads share keys and values, as in Llama models, a key/value head reads these for all of them.
+patching"). Where heads share keys and values, as in Llama models, a key/value head reads these for all of them. Where a
+dictionary reconstructs the output of an MLP, its features and what they leave out are nodes in the place of the MLP.
 """
 
 import math
@@ -44,6 +45,8 @@ BY_NEURON: tuple[Kind, ...] = ("pre", "post", "feature")
 MLP: tuple[Kind, ...] = ("pre", "post", "mlp_out")
 OF_DICTIONARY: tuple[Kind, ...] = ("feature", "error")
 """Kinds of a model with dictionaries (`ms.with_dictionaries`)."""
+MLP_PARTS: tuple[Kind, ...] = ("mlp_out", *OF_DICTIONARY)
+"""Kinds of the parts that an MLP is on edges: itself, or features and what these leave out."""
 EMBEDDINGS: tuple[Kind, ...] = ("embed", "pos_embed")
 
 Position = int | tuple[int, ...] | str
@@ -234,10 +237,10 @@ Through = Literal["q", "k", "v"]
 THROUGH: tuple[Through, ...] = get_args(Through)
 LOGITS = "logits"
 
-_WRITERS = (*EMBEDDINGS, "resid_pre", "z", "mlp_out")
+_WRITERS = (*EMBEDDINGS, "resid_pre", "z", *MLP_PARTS)
 SHARED: tuple[Kind, ...] = ("k", "v")
 """Kinds of the readers that are key/value heads."""
-_READERS = ("z", "mlp_out", *SHARED)
+_READERS = ("z", *MLP_PARTS, *SHARED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,11 +249,11 @@ class Edge:
 
     Attributes:
         writer: `embed`, `pos_embed`, a head (a site of kind z), an MLP (kind mlp_out), or `resid_pre` of layer 0 for
-            all embeddings together. Otherwise without head, pos and key.
-        reader: A head, an MLP, or the logits; where heads share keys and values, these are read by a key/value head: a
-            site of kind k or v with its number.
-        through: By which input a head reads; none: by all three. Of a key/value head its kind, of an MLP and the logits
-            none.
+            all embeddings together. In the place of an MLP with a dictionary: a feature (kind feature with its
+            number), or all that features leave out (kind error). Otherwise without head, pos and key.
+        reader: A head, an MLP or its features and error, or the logits; where heads share keys and values, these are
+            read by a key/value head: a site of kind k or v with its number.
+        through: By which input a head reads; none: by all three. Of a key/value head its kind, of all others none.
         pos: Where along the sequence; as for a site. None: everywhere.
 
     >>> edge = ms.Edge(writer=ms.Site(kind="z", layer=0, head=1))
@@ -283,7 +286,7 @@ class Edge:
             raise InputError(f"a key/value head of kind {kind} reads through={kind!r}; got {self.through!r}")
         if self.through is not None:
             one_of("through", self.through, THROUGH)
-            if kind in ("mlp_out", LOGITS):
+            if kind in (*MLP_PARTS, LOGITS):
                 raise InputError(f"only a head reads through q, k or v; {self.reader} has one input: leave through out")
 
     @property
@@ -295,8 +298,7 @@ class Edge:
     @property
     def written(self) -> Site:
         """The addition of the writer to the residual stream, at the positions of the edge."""
-        kind = "result" if self.writer.kind == "z" else self.writer.kind
-        return Site(kind=kind, layer=self.writer.layer, head=self.writer.head, pos=self.pos)
+        return replace(self.writer, kind="result" if self.writer.kind == "z" else self.writer.kind, pos=self.pos)
 
     def __str__(self) -> str:
         return self.named(part_name(self.writer), part_name(self.reader))
@@ -314,9 +316,11 @@ class Edge:
 
 @cache
 def part_name(part: Site | Literal["logits"]) -> str:
-    """The name of a part: `L0H1`, `L0 MLP`, `embed`, `input` for all embeddings together, `L0KV1`, `logits`."""
+    """The name of a part: `L0H1`, `L0 MLP`, `embed`, `input` for all embeddings together, `L0KV1`, `L0F3`, `logits`."""
     if isinstance(part, Site) and part.kind in SHARED:
         return f"L{part.layer}KV{part.head}"
+    if isinstance(part, Site) and part.kind == "feature":
+        return f"L{part.layer}F{part.neuron}"
     return "input" if isinstance(part, Site) and part.kind == "resid_pre" else str(part)
 
 
@@ -335,10 +339,11 @@ def edge_coordinates(edges: Sequence[Edge]) -> dict[str, tuple[str, list[str]]]:
 
 def _check_part(end: str, site: Site) -> None:
     by_head = site.kind == "z" or site.kind in SHARED
-    if site.pos is not None or site.neuron is not None or by_head != (site.head is not None):
+    one_feature = isinstance(site.neuron, int) if site.kind == "feature" else site.neuron is None
+    if site.pos is not None or not one_feature or by_head != (site.head is not None):
         raise InputError(
-            f"the {end} of an edge is one head (kind z with a head), an MLP or embeddings, at every position; got "
-            f"{site!r}; say positions in the edge"
+            f"the {end} of an edge is one head (kind z with a head), an MLP, one feature (kind feature with its number)"
+            f" or embeddings, at every position; got {site!r}; say positions in the edge"
         )
 
 
@@ -348,4 +353,4 @@ def reading_depth(part: Site | Literal["logits"]) -> float:
         return math.inf
     if part.layer is None or part.kind == "resid_pre":
         return -1
-    return 2 * part.layer + (part.kind == "mlp_out")
+    return 2 * part.layer + (part.kind in MLP_PARTS)

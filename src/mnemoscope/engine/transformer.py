@@ -72,6 +72,10 @@ class Transformer:
         """True if MLPs are gated."""
         return any(block.mlp is not None and block.mlp.w_gate is not None for block in self.blocks)
 
+    def dictionary(self, layer: int | None) -> Dictionary:
+        """The dictionary of a layer that has one."""
+        return next(dictionary for dictionary in self.dictionaries if dictionary.layer == layer)
+
     @property
     def copied_bytes(self) -> int:
         """Bytes of the attention weights that are copied; the others are the model's own."""

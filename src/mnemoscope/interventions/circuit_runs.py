@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import LOGITS, THROUGH, Edge, Site
+from mnemoscope.core.site import LOGITS, THROUGH, Edge, Site, reading_depth
 from mnemoscope.engine.architecture import resumable_transformer
 from mnemoscope.engine.block import Attention
 from mnemoscope.engine.budget import n_prompts_at_once
@@ -36,10 +36,9 @@ from mnemoscope.interventions.edge_states import (
     replacement_outputs,
     sweep_states,
 )
+from mnemoscope.interventions.feature_parts import part_output, refuse_features
 from mnemoscope.interventions.graph import EdgeState, writers
 from mnemoscope.interventions.measurement import CellMetrics, Chunk, PatchedLogits, Plan, SweepQuestion, measure_sweep
-
-_PARTS = ("z", "mlp_out")
 
 
 @torch.no_grad()
@@ -53,6 +52,8 @@ def run_circuits(
     weights = resumable_transformer(question.model, question.n_pos, everywhere=True)
     if not isinstance(weights, str) and all(not b.parallel and b.attention.n_sharing == 1 for b in weights.blocks):
         return _shared(question, weights, edges, masks, replacement)
+    why = weights if isinstance(weights, str) else "its blocks are parallel, or its heads share keys and values"
+    refuse_features(question.model, why)
     states = torch.from_numpy(np.where(masks, int(EdgeState.LIVE), int(EdgeState.PATCHED)))
     return to_numpy(sweep_states(question, edges, states, replacement=replacement).value[0, 0])
 
@@ -79,7 +80,7 @@ def _shared(
 
     def answers(chunk: Chunk[UnchangedRun]) -> Iterator[CellMetrics]:
         here = _outputs_by_site(model, chunk.base.outputs, sites).items()
-        embedded = {site: value for site, value in here if site.kind not in _PARTS}
+        embedded = {site: value for site, value in here if reading_depth(site) < 0}
         logits = _logits(weights, found, embedded, _outputs_by_site(model, others(chunk), sites), read)
         return chunk.measure_patched([PatchedLogits(cells=range(len(logits)), first=0, logits=logits)])
 
@@ -93,7 +94,7 @@ def _outputs_by_site(
 ) -> dict[Site, Float[Tensor, "prompt pos d_model"]]:
     """The output of every writer of a graph; all embeddings together if the graph has them so."""
     found = dict(zip(writers(model, embeddings="apart"), outputs, strict=True))
-    together = torch.stack([value for site, value in found.items() if site.kind not in _PARTS]).sum(0)
+    together = torch.stack([value for site, value in found.items() if reading_depth(site) < 0]).sum(0)
     return {site: together if site.kind == "resid_pre" else found[site] for site in sites}
 
 
@@ -140,6 +141,7 @@ def _count_floats(model: Transformer, found: Sequence[PartVariants], n_pos: int,
     """Estimate how many numbers `_logits` holds at a time for one prompt."""
     (d_model, d_vocab), block = model.w_u.shape, model.blocks[0]
     d_head, d_mlp = block.attention.d_head, 0 if block.mlp is None else block.mlp.w_in.shape[1]
+    d_mlp += max((dictionary.n_features for dictionary in model.dictionaries), default=0)
     *parts, end = found
     kept = sum(len(part.reads) for part in parts) * n_pos * d_model
     inputs = max(sum(len(one.live) for one in part.inputs) for part in parts) * n_pos * 3 * d_model
@@ -178,8 +180,7 @@ def _logits(
                 block.attention, int(at.head or 0), [block.ln1(each) for each in streams], reads
             )
         else:
-            assert block.mlp is not None
-            value = block.mlp(block.ln2(streams[0]))
+            value = _mlp_part_output(model, at, streams[0])
         changes[at] = _prepend_zeros(value - other[at])
     raise AssertionError("the last part is the logits")
 
@@ -219,6 +220,17 @@ def _head_output_variants(
     return attn.attend(q, k, v, torch.arange(q.shape[-2], device=q.device))[:, :, 0] @ attn.w_o[head]
 
 
+def _mlp_part_output(
+    model: Transformer, part: Site, stream: Float[Tensor, "*rows d_model"]
+) -> Float[Tensor, "*rows d_model"]:
+    """The output of an MLP, of a feature of its dictionary, or of all that features leave out."""
+    block = model.blocks[int(part.layer or 0)]
+    if part.kind != "mlp_out":
+        return part_output(block, model.dictionary(part.layer), part, stream)
+    assert block.mlp is not None
+    return block.mlp(block.ln2(stream))
+
+
 def mixed_logits(
     weights: Transformer,
     edges: Sequence[Edge],
@@ -254,7 +266,6 @@ def mixed_logits(
             normed = [block.ln1(stream)[None] for stream in streams]
             value = _head_output_variants(block.attention, int(at.head or 0), normed, zero)[0]
         else:
-            assert block.mlp is not None
-            value = block.mlp(block.ln2(streams[0]))
+            value = _mlp_part_output(weights, at, streams[0])
         changes.append(value - other[at])
     raise AssertionError("the last part is the logits")

@@ -28,6 +28,7 @@ from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import SHARED, Edge, Site
 from mnemoscope.engine.budget import efficient_pass_bytes, n_prompts_at_once
+from mnemoscope.interventions.feature_parts import refuse_features
 from mnemoscope.interventions.graph import (
     EdgeLayout,
     Input,
@@ -113,6 +114,7 @@ def change_edges(
     `changes` map the writer's output on each edge to its new value; those of one writer and one input act one after the
     other. Yields hooks that come before those of interventions at sites, and hooks that come after.
     """
+    refuse_features(model, "an intervention at an edge acts through hooks")
     wanted = [at.inputs[row] for row in sorted({row for group in at.groups for row in group[1].tolist()})]
     written: dict[Site, Tensor] = {}
     streams: dict[int | None, Tensor] = {}
@@ -286,6 +288,7 @@ def sweep_states(
     position.
     """
     model, read = question.model, question.read
+    refuse_features(model, "this needs hooks at every edge")
     for part in freeze:
         one_of("freeze", part, FROZEN_PARTS)
     in_range("the number of cells", len(states), 1, float("inf"))

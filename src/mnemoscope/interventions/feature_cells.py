@@ -39,7 +39,7 @@ def patched_features(
         differs &= torch.isin(torch.arange(n_pos, device=device), run.read)
     cell, prompt, start = _first_changes(differs, int(run.read.max()))
     entered = [int(each >= point) for each in range(2 * len(run.weights.blocks) + 1)]
-    written = next(each.w_dec for each in run.weights.dictionaries if each.layer == layer)
+    written = run.weights.dictionary(layer).w_dec
     for first in start.unique().tolist():
         rows, read = (start == first).nonzero()[:, 0], run.read[run.read >= first]
         for some in rows.split(max(1, n_rows(first))):

@@ -13,7 +13,24 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.dictionary_places import layer_dictionary, n_neurons
 from mnemoscope.core.errors import InputError, check_memory, in_range, one_of
 from mnemoscope.core.protocols import HookedModel, ModelLike, resolve_model
-from mnemoscope.core.site import EMBEDDINGS, MLP, OF_DICTIONARY, SHARED, THROUGH, Edge, Site, Through
+from mnemoscope.core.site import (
+    EMBEDDINGS,
+    MLP,
+    MLP_PARTS,
+    OF_DICTIONARY,
+    SHARED,
+    THROUGH,
+    Edge,
+    Site,
+    Through,
+)
+from mnemoscope.interventions.feature_parts import (
+    check_feature_parts,
+    check_listable,
+    mlp_parts,
+    part_outputs,
+    written_hooks,
+)
 from mnemoscope.interventions.replacements import as_tuple, position_mask
 
 Embeddings = Literal["together", "apart"]
@@ -60,6 +77,7 @@ def check_graph(model: HookedModel) -> None:
             raise InputError(f"{who}, because {name} is {getattr(cfg, name)}; patch activations with analyses.patching")
     if "blocks.0.attn.W_Q" not in dict(model.named_parameters()):
         raise InputError(f"{who}, because it does not keep weights as a HookedTransformer does; load it as one")
+    check_feature_parts(model)
 
 
 def writers(model: HookedModel, *, embeddings: Embeddings = "together") -> list[Site]:
@@ -69,7 +87,7 @@ def writers(model: HookedModel, *, embeddings: Embeddings = "together") -> list[
     found = [Site(kind="resid_pre", layer=0)] if embeddings == "together" else _embeddings(model)
     for layer in range(cfg.n_layers):
         found += [Site(kind="z", layer=layer, head=head) for head in range(cfg.n_heads)]
-        found += [] if cfg.attn_only else [Site(kind="mlp_out", layer=layer)]
+        found += mlp_parts(model, layer)
     return found
 
 
@@ -106,8 +124,7 @@ def reader_inputs(model: HookedModel) -> list[Input]:
             groups = range(cfg.n_heads // n)
             found.extend((Site(kind=way, layer=layer, head=group), way) for group in groups for way in THROUGH[1:])
         found.extend((head, way) for head in heads for way in ways)
-        if not cfg.attn_only:
-            found.append((Site(kind="mlp_out", layer=layer), None))
+        found.extend((part, None) for part in mlp_parts(model, layer))
     found.append(("logits", None))
     return found
 
@@ -116,9 +133,13 @@ def model_edges(model: ModelLike, *, embeddings: Embeddings = "together") -> tup
     """Every edge of a model, in the order of the readers, then of the writers.
 
     With embeddings `together` token and positional embedding are one writer, as in EAP-IG and auto-circuit; `apart`
-    they are two.
+    they are two. Where a dictionary reconstructs the output of an MLP, its features and all that they leave out
+    (`error`) take the place of the MLP. Raises InputError where other dictionaries are in the model, or the graph is
+    too large to be listed.
     """
     model = resolve_model(model)
+    check_feature_parts(model)
+    check_listable(model)
     sources = writers(model, embeddings=embeddings)
     return tuple(
         Edge(writer=site, reader=reader, through=through)
@@ -145,7 +166,7 @@ def reads_from(model: HookedModel, reader: Site | Literal["logits"], writer: Sit
     if not isinstance(reader, Site) or writer.layer is None or writer.kind == "resid_pre":
         return True
     assert reader.layer is not None
-    within = writer.kind == "z" and reader.kind == "mlp_out" and not model.cfg.parallel_attn_mlp
+    within = writer.kind == "z" and reader.kind in MLP_PARTS and not model.cfg.parallel_attn_mlp
     return writer.layer < reader.layer or (writer.layer == reader.layer and within)
 
 
@@ -163,21 +184,24 @@ def stream_name(model: HookedModel, reader: Site | Literal["logits"], through: T
     """The hook point of the residual stream that a part reads."""
     if not isinstance(reader, Site):
         return f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
-    end = "mid" if through is None and reader.kind == "mlp_out" and not model.cfg.parallel_attn_mlp else "pre"
+    end = "mid" if through is None and reader.kind in MLP_PARTS and not model.cfg.parallel_attn_mlp else "pre"
     return f"blocks.{reader.layer}.hook_resid_{end}"
 
 
 def writer_names(model: HookedModel) -> set[str]:
     """The hook points that `outputs` needs."""
-    return {site.hook for site in writers(model, embeddings="apart")}
+    return {name for site in writers(model, embeddings="apart") for name in written_hooks(site)}
 
 
 def writer_outputs(model: HookedModel, found: Mapping[str, Tensor]) -> Float[Tensor, "writer prompt pos d_model"]:
     """The contribution of each writer to the residual stream, from activations by hook point."""
-    sites = writers(model, embeddings="apart")
-    return torch.stack(
-        [head_output(model, site, found[site.hook]) if site.kind == "z" else found[site.hook] for site in sites]
-    )
+    parts = []
+    for site in writers(model, embeddings="apart"):
+        if site.kind == "error":
+            parts.append(part_outputs(model, int(site.layer or 0), found))
+        elif site.kind != "feature":  # those come with the error of their layer
+            parts.append((head_output(model, site, found[site.hook]) if site.kind == "z" else found[site.hook])[None])
+    return torch.cat(parts)
 
 
 def head_output(model: HookedModel, site: Site, z: Float[Tensor, "*rows head_index d_head"]) -> Tensor:
@@ -243,6 +267,7 @@ class StateMasks:
 def lay_out_edges(model: HookedModel, edges: Sequence[Edge]) -> EdgeLayout:
     """Find some edges in a model, or raise InputError."""
     check_graph(model)
+    check_listable(model)
     sources, readers = writers(model, embeddings="apart"), reader_inputs(model)
     exists = [[reads_from(model, reader, site) for site in sources] for reader, _ in readers]
     columns = {site: i for i, site in enumerate(sources)}

@@ -3,7 +3,8 @@
 Only the reader's input changes, by the writer's output in the other run minus its output in this one. Heads of one
 layer normalise the same stream, so each change of it is normalised once. A head attends anew with the changed q, k or
 v, and W_O carries the change of its z to the stream. All heads that share keys and values attend anew where these
-change. An MLP acts anew; at the logits the change itself arrives.
+change. An MLP acts anew, or one feature of its dictionary, or what these leave out; at the logits the change itself
+arrives.
 
 The reader's output then changes the stream at one point, and the run continues from there as in activation patching.
 For the direct effect it is added to the stream after the last block instead. Edges are not run if they carry the same
@@ -21,9 +22,22 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from mnemoscope.core.site import EMBEDDINGS, MLP, OF_DICTIONARY, SHARED, THROUGH, Edge, Kind, Position, Site, Through
+from mnemoscope.core.site import (
+    EMBEDDINGS,
+    MLP,
+    MLP_PARTS,
+    OF_DICTIONARY,
+    SHARED,
+    THROUGH,
+    Edge,
+    Kind,
+    Position,
+    Site,
+    Through,
+)
 from mnemoscope.engine.block import Attention, Block, Past, join_past
 from mnemoscope.engine.transformer import Transformer
+from mnemoscope.interventions.feature_parts import encode_stream
 from mnemoscope.interventions.graph import lay_out_edges
 from mnemoscope.interventions.measurement import Chunk, PatchedLogits, Plan, SweepQuestion, plan_recorded_runs
 from mnemoscope.interventions.recordings import Place, RecordedRun, record_engine_run
@@ -34,8 +48,8 @@ PositionMasks = Mapping[Position, Bool[Tensor, "rows pos"]]
 WriterAt = tuple[Site, Position | None]
 """A writer, and where what it wrote counts."""
 ReaderKind = tuple[int, Kind]
-"""Readers of one layer: heads (`z`), key/value heads (`k`, `v`) or the MLP (`mlp_out`); the logits are `resid_post` of
-the last.
+"""Readers of one layer: heads (`z`), key/value heads (`k`, `v`), the MLP (`mlp_out`), or features of its dictionary and
+what these leave out (`feature`, `error`); the logits are `resid_post` of the last.
 """
 
 T = TypeVar("T")
@@ -96,7 +110,7 @@ def entry_point(weights: Transformer, kind: Kind, layer: int | None) -> tuple[in
     """The point (as numbered in `engine.transformer`) at which a patch changes the stream, and the stream there."""
     layer = layer or 0
     if kind in OF_DICTIONARY:
-        kind = next(dictionary.writes for dictionary in weights.dictionaries if dictionary.layer == layer)
+        kind = weights.dictionary(layer).writes
     if kind in _BEFORE:
         return 2 * layer, ("resid_pre", layer)
     if kind in _AFTER or not weights.has_middle:
@@ -129,7 +143,9 @@ def edge_places_to_record(weights: Transformer) -> set[Place]:
     if weights.has_middle:
         kinds = (*kinds, "resid_mid")
     embeddings = EMBEDDINGS if weights.blocks[0].attention.rotary is None else EMBEDDINGS[:1]
-    return {*((kind, None) for kind in embeddings), *((kind, n) for kind in kinds for n in range(len(weights.blocks)))}
+    features: set[Place] = {("feature", dictionary.layer) for dictionary in weights.dictionaries}
+    by_layer: set[Place] = {(kind, n) for kind in kinds for n in range(len(weights.blocks))}
+    return {*((kind, None) for kind in embeddings), *by_layer, *features}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +175,20 @@ class ChangedInputs:
             return block.mlp(block.ln2(self._stream("resid_pre") + change)) + rest
         stream = self._stream("resid_mid")
         return block.mlp(block.ln2(stream + change)) + stream
+
+    def after_features(self, rows: Sequence[int], parts: Sequence[Site]) -> Float[Tensor, "edge prompt seen d_model"]:
+        """The stream after the MLP where some writers change what a feature reads, or the part that features leave."""
+        dictionary = self.run.weights.dictionary(self.layer)
+        distinct, which = torch.tensor(rows).unique(return_inverse=True)
+        stream = self._stream("resid_pre" if self._block.parallel else "resid_mid") + self._seen(self.change[distinct])
+        features, whole = encode_stream(self._block, dictionary, stream)
+        features = features - self._stream("feature")
+        if parts[0].kind == "error":
+            added = (whole - self._stream("mlp_out") - features @ dictionary.w_dec)[which]
+        else:
+            numbers = [part.neuron for part in parts]
+            added = features.movedim(-1, 1)[which, numbers][..., None] * dictionary.w_dec[numbers][:, None, None]
+        return self._stream("resid_post") + added
 
     def after_heads(
         self,
@@ -254,7 +284,7 @@ class EdgePatching:
         differing = {each: self._differing(each) for each in carried}
         for number, edge in enumerate(self.edges):
             where, reader = differing[edge.writer, edge.pos], self._reader(edge)
-            by_position = reader[1] in ("mlp_out", "resid_post") or edge.through == "q"
+            by_position = reader[1] in (*MLP_PARTS, "resid_post") or edge.through == "q"
             if by_position and self._has_no_readers(reader):
                 where = where[torch.isin(where, self.run.read)]
             if len(where) and where[0] <= self.run.read[-1]:
@@ -277,12 +307,13 @@ class EdgePatching:
             changes = inputs.z_changes(through) if own and is_head else None
             for some in _chunks(own, size):
                 numbers, rows = (list(each) for each in zip(*some, strict=True))
-                if changes is None:
+                readers = [part for number in numbers if isinstance(part := self.edges[number].reader, Site)]
+                if kind in OF_DICTIONARY:
+                    yield numbers, inputs.after_features(rows, readers)
+                elif changes is None:
                     yield numbers, inputs.after_mlp(rows) if kind == "mlp_out" else inputs.at_logits(rows)
                 else:
-                    readers = (self.edges[number].reader for number in numbers)
-                    heads = [reader.head for reader in readers if isinstance(reader, Site)]
-                    yield numbers, inputs.after_heads(changes, rows, heads)
+                    yield numbers, inputs.after_heads(changes, rows, [reader.head for reader in readers])
 
     def _logits(
         self, residual: Float[Tensor, "edge prompt seen d_model"], reader: ReaderKind, read: Int[Tensor, " read"]
@@ -315,8 +346,14 @@ class EdgePatching:
         return (differ if pos is None else differ & self.positions[pos]).any(0).nonzero()[:, 0]
 
     def _outputs(self, site: Site) -> tuple[Tensor, ...]:
-        both = self.source[site.kind, site.layer], self.run.base[site.kind, site.layer]
-        return tuple(each[:, :, site.head] for each in both) if site.kind == "z" else both
+        runs = self.source, self.run.base
+        if site.kind not in OF_DICTIONARY:
+            both = tuple(run[site.kind, site.layer] for run in runs)
+            return tuple(each[:, :, site.head] for each in both) if site.kind == "z" else both
+        w_dec = self.run.weights.dictionary(site.layer).w_dec
+        if site.kind == "error":
+            return tuple(run["mlp_out", site.layer] - run["feature", site.layer] @ w_dec for run in runs)
+        return tuple(run["feature", site.layer][..., site.neuron, None] * w_dec[site.neuron] for run in runs)
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

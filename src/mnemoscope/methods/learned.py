@@ -28,7 +28,7 @@ from mnemoscope.analyses.discovery.setting import Setting, label_edges
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.numerics import to_numpy
 from mnemoscope.core.seeding import generator
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import Site, reading_depth
 from mnemoscope.engine.architecture import resumable_transformer
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.circuit_runs import mixed_logits
@@ -43,7 +43,6 @@ PENALTY = 0.005
 N_CONSTANT_STEPS = 30
 _AT_ONCE = 2048
 """Rows of a forward pass."""
-_PARTS = ("z", "mlp_out")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +74,7 @@ class MixedRuns:
     ) -> Float[Tensor, " row"]:
         """KL from the model's predictions, mean over scored positions; `rows` are the prompts."""
         clean = self.setting.pairs.clean
-        embedded = {site: value[rows] for site, value in self.written[0].items() if site.kind not in _PARTS}
+        embedded = {site: value[rows] for site, value in self.written[0].items() if reading_depth(site) < 0}
         beside = {site: value if len(value) == 1 else value[rows] for site, value in other.items()}
         read = torch.arange(clean.inputs.shape[1])
         logits = mixed_logits(self.weights, self.setting.edges, embedded, beside, shares, read)
@@ -105,7 +104,7 @@ def _outputs(setting: Setting, tokens: Tensor) -> dict[Site, Float[Tensor, "prom
     """The output of every writer that edges name."""
     run = record_writers(setting.hooked, tokens, torch.empty(0, dtype=torch.long))
     found = dict(zip(writers(setting.hooked, embeddings="apart"), run.outputs, strict=True))
-    together = torch.stack([value for site, value in found.items() if site.kind not in _PARTS]).sum(0)
+    together = torch.stack([value for site, value in found.items() if reading_depth(site) < 0]).sum(0)
     return {edge.writer: found.get(edge.writer, together) for edge in setting.edges}
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.analyses.discovery.setting import align_to_edges, label_edges
+from mnemoscope.core.dictionary_places import model_dictionaries
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import ModelLike, resolve_model
 from mnemoscope.core.site import LOGITS, Edge, Site
@@ -110,6 +111,8 @@ def _edges(model: ModelLike) -> tuple[Edge, ...]:
     check_graph(hooked)
     if n_sharing(hooked) > 1:
         raise InputError("MIB's files know no heads that share keys and values; take a model without such heads")
+    if model_dictionaries(hooked):
+        raise InputError("MIB's files know no features; take the model without dictionaries")
     return model_edges(hooked)
 
 

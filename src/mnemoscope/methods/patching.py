@@ -21,7 +21,9 @@ import xarray as xr
 from mnemoscope.analyses.discovery.setting import Part, Setting, label_edges
 from mnemoscope.analyses.estimates import attribute_edges, estimate, integrate_edges
 from mnemoscope.analyses.patching import moved, patch, patch_edges
-from mnemoscope.core.site import Site
+from mnemoscope.core.dictionary_places import model_dictionaries
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.site import Site, reading_depth
 from mnemoscope.interventions.edge_states import EdgeReplacement, record_writers
 from mnemoscope.interventions.graph import parts_of_reader, writers
 from mnemoscope.interventions.measurement import Direction
@@ -49,6 +51,10 @@ def parts_patched(
     measure: Callable[..., xr.Dataset], setting: Setting, seed: int, *, direction: Direction
 ) -> xr.DataArray:
     """Scores of an analysis of activations, such as `patch`, from those of heads and MLPs."""
+    if model_dictionaries(setting.hooked):
+        raise InputError(
+            "it scores heads and MLPs, and this model has features in the place of MLPs; take edge-patching"
+        )
     what: Any = {"metrics": (setting.metric,), "directions": (direction,), "seed": seed}
     heads = added(measure(setting.model, setting.pairs, kind="z", over=("layer", "head"), **what)).to_numpy()
     mlps = None
@@ -81,7 +87,7 @@ def information_flow(setting: Setting, seed: int) -> xr.DataArray:
     model, batch = setting.hooked, setting.pairs.clean
     run = record_writers(model, batch.inputs, torch.empty(0, dtype=torch.long))
     outputs = dict(zip(writers(model, embeddings="apart"), run.outputs, strict=True))
-    embedded = torch.stack([value for site, value in outputs.items() if site.kind not in ("z", "mlp_out")]).sum(0)
+    embedded = torch.stack([value for site, value in outputs.items() if reading_depth(site) < 0]).sum(0)
     sources: dict[str, list[int]] = {}
     for number, edge in enumerate(setting.edges):
         sources.setdefault(f"{edge.reader} {edge.through}", []).append(number)

@@ -11,6 +11,7 @@ from mnemoscope.core.errors import format_ranges, in_range
 from mnemoscope.records import stability
 from mnemoscope.records.pairs import (
     edges_by_role,
+    feature_notes,
     heads_with_roles,
     metrics,
     name_by_skill,
@@ -357,9 +358,10 @@ def notes(measured: MeasuredRuns) -> Sequence[str]:
     """A note on the truth to compare the searches with, or on its absence."""
     from mnemoscope.analyses.discovery.searches import MAX_EDGES
 
-    first = next(iter(name_by_skill("discovery", measured.results).values()))
+    found = name_by_skill("discovery", measured.results)
+    truth = TRUTH if SMALLEST in next(iter(found.values())).search else NO_TRUTH.format(MAX_EDGES)
     again = stability.notes(measured) if measured.options.stability else ()
-    return (TRUTH if SMALLEST in first.search else NO_TRUTH.format(MAX_EDGES), *again)
+    return (truth, *feature_notes(found), *again)
 
 
 def check(options: Discover) -> None:

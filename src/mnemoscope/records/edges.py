@@ -22,6 +22,7 @@ from mnemoscope.records.pairs import (
     check_metrics,
     describe_costliest,
     edges_by_role,
+    feature_notes,
     heads_with_roles,
     metrics,
     name_by_skill,
@@ -184,10 +185,11 @@ def finding(measured: MeasuredRuns) -> str:
 
 
 def notes(measured: MeasuredRuns) -> list[str]:
-    """The estimates, where there are some, and means over seeds that differ in their edges."""
+    """The estimates, where there are some, features, and means over seeds that differ in their edges."""
+    found = name_by_skill("edges", measured.results)
     estimated = [ESTIMATED] if name_by_skill("estimates", measured.results) else []
     alone = [ALONE] if measured.options.method != "patch" else []
-    return [*alone, *estimated, *([ELSEWHERE] if layers_differ(name_by_skill("edges", measured.results)) else [])]
+    return [*alone, *estimated, *feature_notes(found), *([ELSEWHERE] if layers_differ(found) else [])]
 
 
 def edge_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> ms.report.Table:

@@ -99,6 +99,25 @@ def edges_by_role(results: Results) -> dict[str, Any]:
     }
 
 
+FEATURES = (
+    "Features of a dictionary are parts in the place of the MLP that it reconstructs: L0F3 reads what the MLP reads, "
+    "and writes its direction. L0 error is all that no feature writes, with the bias of the decoder and a skip "
+    "connection. A change of what one of these reads changes this one alone. Pictures show the largest edges."
+)
+OWN_NUMBERS = (
+    "A feature has the number of the dictionary of its seed: L0F3 of two seeds are two features, and a mean over seeds "
+    "of their edges says nothing. Look at one seed, or at sums over features."
+)
+
+
+def feature_notes(by_skill: Mapping[str, xr.Dataset]) -> list[str]:
+    """Notes on edges of features, where some are among the results."""
+    first = next(iter(by_skill.values()))
+    if not any(" error → " in name for name in first.edge.values.tolist()):
+        return []
+    return [FEATURES, *([OWN_NUMBERS] if first.sizes["seed"] > 1 else [])]
+
+
 def refuse_undefined(label: str, values: Mapping[str, xr.DataArray], *, missing: str, option: str) -> None:
     """Refuse results in which no seed has a value, since no run tells the sequences apart."""
     if all(bool(each.isnull().all()) for each in values.values()):

@@ -1,10 +1,10 @@
 """A circuit of edges between the parts of a model, as a picture.
 
 Parts stand on a grid: a row for the embeddings, then for every layer one for its heads and one for its MLP, the logits
-last; heads in columns, MLPs in a separate column to the right. Every row is one unit high, every column one unit
-wide. An edge is a curve that leaves a part upwards and enters another from below. If it would cross a part on its way,
-it runs through the gap between two columns instead, where each edge has a separate lane. The same edges always give
-the same drawing.
+last; heads in columns, MLPs in a separate column to the right, features side by side. Every row is one unit high, every
+column one unit wide. An edge is a curve that leaves a part upwards and enters another from below. If it would cross a
+part on its way, it runs through the gap between two columns instead, where each edge has a separate lane. The same
+edges always give the same drawing.
 """
 
 import math
@@ -22,7 +22,7 @@ from plotly.colors import sample_colorscale
 
 from mnemoscope.analyses.roles import HEAD, rename_heads
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.site import EMBEDDINGS, LOGITS, Edge, Site, part_name
+from mnemoscope.core.site import EMBEDDINGS, LOGITS, MLP_PARTS, OF_DICTIONARY, Edge, Site, part_name
 from mnemoscope.report.figures import LAYOUT
 
 Node = Site | Literal["logits"]
@@ -38,6 +38,8 @@ _LANES = tuple(0.045 * lane for lane in (0, -1, 1, -2, 2, -3, 3))
 _UPRIGHT = 0.13
 """Length of the vertical end of an edge: that of an arrowhead."""
 _N_POINTS = 24
+MOST_DRAWN = 20
+"""Edges that are drawn of a graph with features."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +62,9 @@ def place_parts(edges: Sequence[Edge]) -> dict[Node, Box]:
     parts: set[Node] = {part for edge in edges for part in (edge.writer, edge.reader)}
     for part in sorted(parts, key=_layer_order):
         rows[_layer_order(part)[0]].append(part)
-    n_heads = max((len(row) for row in rows.values() if _is_head(row[0])), default=0)
-    has_mlp = any(part != LOGITS and part.kind == "mlp_out" for part in parts)
+    side_by_side = [row for row in rows.values() if _is_head(row[0]) or (len(row) > 1 and not is_bar(row[0]))]
+    n_heads = max((len(row) for row in side_by_side), default=0)
+    has_mlp = any(len(row) == 1 and part != LOGITS and part.kind in MLP_PARTS for row in rows.values() for part in row)
     n_columns = max(1, n_heads + has_mlp)
     found: dict[Node, Box] = {}
     for y, row in enumerate(rows.values()):
@@ -70,7 +73,7 @@ def place_parts(edges: Sequence[Edge]) -> dict[Node, Box]:
                 reach = n_columns / len(row) / 2
                 found[part] = Box(x=(2 * i + 1) * reach - 0.5, y=y, half_width=reach - 0.5 + HALF_WIDTH)
             else:
-                found[part] = Box(x=i + (n_heads - len(row)) // 2 if _is_head(part) else n_columns - 1, y=y)
+                found[part] = Box(x=i + (n_heads - len(row)) // 2 if row in side_by_side else n_columns - 1, y=y)
     return found
 
 
@@ -95,12 +98,13 @@ def route_edges(edges: Sequence[Edge], boxes: Mapping[Node, Box]) -> list[Curve]
     return curves
 
 
-def _layer_order(part: Node) -> tuple[float, int]:
+def _layer_order(part: Node) -> tuple[float, float]:
     if part == LOGITS:
         return float("inf"), 0
     if part.layer is None or part.kind == "resid_pre":
         return -1, EMBEDDINGS.index(part.kind) if part.kind in EMBEDDINGS else 0
-    return 2 * part.layer + (part.kind == "mlp_out"), part.head or 0
+    number = part.neuron if isinstance(part.neuron, int) else math.inf
+    return 2 * part.layer + (part.kind in MLP_PARTS), number if part.kind in MLP_PARTS else part.head or 0
 
 
 def _is_head(part: Node) -> bool:
@@ -246,7 +250,8 @@ def role_circuit(chosen: Sequence[Edge], ratio: xr.DataArray, component: xr.Data
     """The circuit over seeds, and in words over which; none where every weight is missing.
 
     A mean over seeds is drawn where heads of one role lie in one layer in all of them; otherwise the first seed.
-    `chosen` holds the model's edges by head number, `ratio` is by role; `component` over (seed, role) translates.
+    `chosen` holds the model's edges by head number, `ratio` is by role; `component` over (seed, role) translates. Of a
+    graph with features only the `MOST_DRAWN` largest edges are drawn.
     """
     heads = component.sel(role=[HEAD.fullmatch(name) is not None for name in component.isel(seed=0).values])
     names, several = _roles_by_head(heads), ratio.sizes["seed"] > 1
@@ -260,7 +265,12 @@ def role_circuit(chosen: Sequence[Edge], ratio: xr.DataArray, component: xr.Data
     if weights.isnull().all():
         return None
     weights.attrs["unit"] = "necessity"
-    return words, circuit_figure(chosen, weights, weights.notnull(), names=names, numbered=not several)
+    included, isolated = weights.notnull(), "grey"
+    if any(edge.writer.kind in OF_DICTIONARY for edge in chosen):
+        sizes = abs(weights).fillna(0)
+        included = (sizes > 0) & (sizes >= np.sort(sizes)[-MOST_DRAWN:][0])
+        isolated, words = "left out", f"{words}, the {MOST_DRAWN} largest"
+    return words, circuit_figure(chosen, weights, included, names=names, numbered=not several, isolated=isolated)
 
 
 def _roles_by_head(heads: xr.DataArray) -> dict[str, str] | None:
@@ -342,6 +352,8 @@ def _draw_parts(
 
 def _title(part: Node, names: Mapping[str, str], numbered: bool) -> str:
     name = "logits" if part == LOGITS else part_name(part)
+    if isinstance(part, Site) and part.kind in OF_DICTIONARY:  # many stand side by side
+        return f'<span style="font-size:10px">{name.removeprefix(f"L{part.layer}").strip()}</span>'
     lines = textwrap.wrap(names.get(name, ""), 12)
     if lines and not numbered:
         return "<br>".join(f"<b>{line}</b>" for line in lines)

@@ -55,17 +55,18 @@ class PairRecall(BaseTask):
 
     def sample(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
         """`n` sequences; all splits are alike."""
-        return self._batch(torch.randint(1, N + 1, (n, 4), generator=generator))
+        return self.batch(torch.randint(1, N + 1, (n, 4), generator=generator))
 
     def enumerate(self, *, split: str) -> Batch:
         """All 625 sequences; all splits are alike."""
-        return self._batch(torch.cartesian_prod(*[torch.arange(1, N + 1)] * 4))
+        return self.batch(torch.cartesian_prod(*[torch.arange(1, N + 1)] * 4))
 
     def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
         """One skill, `recall`, at the last position."""
         return {SKILL: batch.scored}
 
-    def _batch(self, drawn: Int[Tensor, "batch 4"]) -> Batch:
+    def batch(self, drawn: Int[Tensor, "batch 4"]) -> Batch:
+        """The sequences of some x, y, a and b, with their answers."""
         inputs = torch.cat([drawn, drawn[:, :1]], 1)
         scored, targets = torch.zeros_like(inputs, dtype=torch.bool), torch.zeros_like(inputs)
         scored[:, -1], targets[:, -1] = True, drawn[:, 1]
@@ -75,7 +76,7 @@ class PairRecall(BaseTask):
 def detectors() -> HookedModel:
     """One neuron a pair, which is active on that pair alone and writes its y: the neurons are the memory."""
     pairs = [(x, y) for x in range(1, N + 1) for y in range(1, N + 1)]
-    model, blocks = _carriers(len(pairs))
+    model, blocks = carriers(len(pairs))
     mlp = model.blocks[0].mlp
     with torch.no_grad():
         for neuron, (x, y) in enumerate(pairs):
@@ -91,7 +92,7 @@ def mixtures() -> HookedModel:
     Directions are orthonormal, and two neurons read one, from either side: relu(u s) - relu(-u s) = u s. What x, a and
     b add to each is three times as large as what y adds, and cancels only in the sum.
     """
-    model, blocks = _carriers(8 * N, others=3.0)
+    model, blocks = carriers(8 * N, others=3.0)
     mlp = model.blocks[0].mlp
     read = torch.cat([blocks[name][:, 1:] for name in PLACES], 1)
     turned = torch.linalg.qr(torch.randn(4 * N, 4 * N, generator=stream(0, "mixtures"), dtype=torch.float32))[0]
@@ -102,8 +103,8 @@ def mixtures() -> HookedModel:
     return model
 
 
-def _carriers(n_neurons: int, *, others: float = 1.0) -> tuple[HookedModel, dict[str, Float[Tensor, "d_model token"]]]:
-    """A model whose heads carry x, y, a and b to the last position, and the directions of its blocks.
+def carriers(n_neurons: int, *, others: float = 1.0) -> tuple[HookedModel, dict[str, Float[Tensor, "d_model token"]]]:
+    """A model with some neurons whose heads carry x, y, a and b to the last position, and the directions of its blocks.
 
     `others` is the length of all but y.
     """
