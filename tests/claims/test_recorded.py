@@ -25,7 +25,6 @@ NOT_TRIED = {
     "I5",
     "I5-subcircuits",
     "I6",
-    "F-K1",
     "E1",
     "E7",
 }
