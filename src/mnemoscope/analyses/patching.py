@@ -409,7 +409,7 @@ def edges_by_role(result: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
 def _order(place: tuple[str, ...], names: list[str]) -> tuple[object, ...]:
     """Sorts edges by reader, input and writer: embeddings, parts in the order of the names, other MLPs, logits.
 
-    Of an MLP with a dictionary what its features leave out comes first, then these.
+    The error of a dictionary comes before its features.
     """
     rank = {name: number for number, name in enumerate(("input", *EMBEDDINGS, *names))}
 
