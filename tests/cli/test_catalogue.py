@@ -10,6 +10,7 @@ from mnemoscope.cli import catalogue, main
 from mnemoscope.cli.catalogue import catalogue_entries, claim_entries, collect_entries, sources_digest
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
+from tests.support import MINUTES
 
 KINDS = ("tasks", "presets", "systems", "claims")
 
@@ -92,7 +93,6 @@ def test_claims_are_listed_by_system_and_number():
 LAB = """
 import mnemoscope as ms
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
-from tests.support import MINUTES
 recipes = {"slow": ms.Recipe(name="slow", n_steps=9)}
 model = ms.ModelSpec(d_model=8, n_heads=1)
 ms.PRESETS.add("lab-v1", ms.Preset(summary="v1 of a lab", task=PermutationLookup(), model=model, recipes=recipes))

@@ -128,7 +128,7 @@ def test_the_overlap_of_seeds_is_computed_once():
 
 
 def test_limits_of_stability_stand_below_it_only():
-    result = {"discovery_recall": xr.Dataset(coords={"search": ["greedy"]})}
+    result = {"discovery_recall": xr.Dataset(coords={"search": ["greedy"], "edge": ["L0H0 → logits"]})}
     with_it = notes(measured(**result))
     without = notes(replace(measured(**result), options=Discover()))
     assert set(with_it) - set(without) == set(stability.LIMITS)

@@ -309,7 +309,7 @@ def _compare_values(
             continue
         by = distances(values[one.id], kept[one.id][VALUES])
         allowed = {control.name: HERE if here else control.elsewhere for control in one.controls}
-        off = max(off or 0.0, *by.values())
+        off = max([off or 0.0, *by.values()])
         if any(each > allowed.get(name, HERE) for name, each in by.items()):
             unlike.append("values" if one is claim else f"{one.id}: values")
     return off, unlike
