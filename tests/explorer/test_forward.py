@@ -52,6 +52,10 @@ class Draws:
         self.draw = np.random.default_rng(self.seed)
         self.cfg = self.model.cfg
 
+    @property
+    def absent_embeddings(self) -> tuple[str, ...]:
+        return ("pos_embed",) if self.cfg.positional_embedding_type == "rotary" else ()
+
     def tokens(self, n: int = 1) -> torch.Tensor:
         return torch.from_numpy(self.draw.integers(0, self.cfg.d_vocab, (n, self.n_pos)))
 
@@ -63,7 +67,7 @@ class Draws:
 
     def site(self, kinds) -> dict[str, Any]:
         """Fields of a site that the model has."""
-        absent = {*MLP, "resid_mid"} if self.cfg.attn_only else set()
+        absent = {*self.absent_embeddings, *((*MLP, "resid_mid") if self.cfg.attn_only else ())}
         kind = self.draw.choice([kind for kind in kinds if kind not in absent])
         found: dict[str, Any] = {"kind": str(kind), "pos": self.perhaps(self.n_pos)}
         own = model_dictionaries(self.model)
@@ -87,7 +91,7 @@ class Draws:
             readers.append({"kind": "mlp_out", "layer": layer})
         reader = readers[self.below(len(readers))]
         depth = 2 * self.cfg.n_layers if reader == "logits" else 2 * layer + (reader["kind"] == "mlp_out")
-        writers: list[dict[str, Any]] = [{"kind": "embed"}, {"kind": "pos_embed"}]
+        writers: list[dict[str, Any]] = [{"kind": kind} for kind in EMBEDDINGS if kind not in self.absent_embeddings]
         for block in range(self.cfg.n_layers):
             if 2 * block < depth:
                 writers += [{"kind": "z", "layer": block, "head": head} for head in range(self.cfg.n_heads)]
@@ -217,6 +221,10 @@ MODELS = {
     ),
     "masked, causal": lambda: random_model(n_layers=2, masked=0),
     "vectors of distances": lambda: random_model(n_layers=2, position_kind="relative"),
+    "rotary": lambda: random_model(n_layers=2, position_kind="rotary"),
+    "rotary, neighbours": lambda: foreign_model(
+        positional_embedding_type="rotary", d_head=4, rotary_dim=2, rotary_adjacent_pairs=True
+    ),
     "features": lambda: _split(random_model(n_layers=2), TRANSCODER, ("resid_post", "resid_post", "jumprelu")),
     "features, no normalisation": lambda: _split(
         random_model(n_layers=2, normalization="none"), ("attn_out", "mlp_out", "groupmax"), TRANSCODER

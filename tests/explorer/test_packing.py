@@ -30,7 +30,8 @@ def test_checkpoints_share_what_training_left_alone():
     ("changes", "word"),
     [
         ({"n_ctx": 40_000}, "1,000,000"),
-        ({"positional_embedding_type": "rotary", "rotary_dim": 2, "d_head": 4}, "positional_embedding_type"),
+        ({"positional_embedding_type": "rotary", "rotary_dim": 2, "d_head": 4, "use_NTK_by_parts_rope": True}, "NTK"),
+        ({"positional_embedding_type": "alibi"}, "positions of the kind alibi"),
         ({"parallel_attn_mlp": True}, "parallel_attn_mlp"),
         ({"gated_mlp": True}, "W_gate"),
         ({"act_fn": "solu"}, "solu"),

@@ -32,8 +32,10 @@ MAX_BYTES = 64_000_000
 ACTIVATIONS = ("relu", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "silu", "identity")
 """Activations that the page computes (`js/layers.js`)."""
 _COMPUTED = """n_layers n_heads d_model d_head d_mlp n_ctx d_vocab d_vocab_out attn_only act_fn normalization_type eps
-attention_dir use_attn_scale attn_scale dtype"""
+attention_dir use_attn_scale attn_scale positional_embedding_type rotary_dim rotary_base rotary_adjacent_pairs dtype"""
 """Fields of a configuration that the page's forward pass knows."""
+_POSITIONS = ("standard", "relative", "rotary")
+"""Kinds of positions that the page's forward pass knows."""
 _IRRELEVANT = """init_mode init_weights initializer_range default_prepend_bos tokenizer_prepends_bos model_name
 use_attn_result use_attn_in use_split_qkv_input use_hook_mlp_in use_hook_tokens original_architecture from_checkpoint
 checkpoint_index checkpoint_label_type checkpoint_value trust_remote_code tie_word_embeddings"""
@@ -127,7 +129,9 @@ def page_configuration(model: HookedModel) -> dict[str, Any]:
     if reads_vectors(model):
         raise InputError("the explorer edits tokens; got a model that reads vectors; `mnemoscope report` shows it")
     unknown = sorted(set(configuration_of(cfg)) - {*_COMPUTED.split(), *_IRRELEVANT.split()})
-    expected = set(_parameter_names(cfg, relative=position_kind(model) == "relative"))
+    positions = position_kind(model)
+    unknown += [] if positions in _POSITIONS else [f"positions of the kind {positions}"]
+    expected = set(_parameter_names(cfg, positions=positions))
     unknown += sorted({name for name, _ in model.named_parameters()} ^ expected)
     if unknown:
         raise InputError(f"the explorer's forward pass does not know {', '.join(unknown)}; got a model that has it")
@@ -145,17 +149,28 @@ def page_configuration(model: HookedModel) -> dict[str, Any]:
         "mix": attention_mix(model),
         "masked": masked_token(model),
         "attn_scale": float(cfg.attn_scale) if cfg.use_attn_scale else 1.0,
+        "rotary": _rotary(cfg) if positions == "rotary" else None,
     }
 
 
-def _parameter_names(cfg: Any, *, relative: bool) -> list[str]:
-    """Names of the parameters that the page computes with, for a configuration."""
+def _rotary(cfg: Any) -> dict[str, Any]:
+    """Rotary positions: how many entries of queries and keys are turned, the base of periods, how they are paired."""
+    return {
+        "dim": cfg.rotary_dim or cfg.d_head,
+        "base": float(cfg.rotary_base),
+        "adjacent": bool(cfg.rotary_adjacent_pairs),
+    }
+
+
+def _parameter_names(cfg: Any, *, positions: str) -> list[str]:
+    """Names of the parameters that the page computes with, for a configuration and its kind of positions."""
     norms = {"LN": ("w", "b"), "RMS": ("w",)}.get(cfg.normalization_type, ())
-    names = ["embed.W_E", "pos_embed.W_pos", "unembed.W_U", "unembed.b_U", *(f"ln_final.{name}" for name in norms)]
+    names = ["embed.W_E", "unembed.W_U", "unembed.b_U", *(f"ln_final.{name}" for name in norms)]
+    names += ["pos_embed.W_pos"] * (positions != "rotary")
     for layer in range(cfg.n_layers):
         block = f"blocks.{layer}"
         names += [f"{block}.attn.{kind}_{end}" for kind in "Wb" for end in "QKVO"]
-        names += [f"{block}.attn.W_rel"] * relative
+        names += [f"{block}.attn.W_rel"] * (positions == "relative")
         names += [f"{block}.ln1.{name}" for name in norms]
         if not cfg.attn_only:
             names += [f"{block}.mlp.{kind}_{end}" for kind in "Wb" for end in ("in", "out")]

@@ -13,7 +13,7 @@
  */
 import { split } from "./dictionaries.js";
 import { edited, hookName, ranges, reaches } from "./edits.js";
-import { ACTIVATIONS, normalise, project, softmax, sum } from "./layers.js";
+import { ACTIVATIONS, normalise, project, softmax, sum, turn } from "./layers.js";
 
 /** What an MLP reads before gain and bias, where a dictionary reads it. */
 const NORMALISED = "ln2.hook_normalized";
@@ -88,7 +88,7 @@ export function forward(model, tokens, edits = [], sources = {}) {
   const attention = (/** @type {number} */ layer, /** @type {Float32Array} */ stream) => {
     const name = `blocks.${layer}.attn`;
     const normed = norm(`blocks.${layer}.ln1`, stream);
-    const [q, k, v] = ["q", "k", "v"].map((through) => {
+    const [asked, offered, v] = ["q", "k", "v"].map((through) => {
       const matrix = W(`${name}.W_${through.toUpperCase()}`);
       const bias = W(`${name}.b_${through.toUpperCase()}`);
       const all = new Float32Array(n * nHeads * dHead);
@@ -104,6 +104,9 @@ export function forward(model, tokens, edits = [], sources = {}) {
       return hook(`${name}.hook_${through}`, all, [n, nHeads, dHead]);
     });
 
+    const [q, k] = [asked, offered].map((rows, i) =>
+      cfg.rotary ? hook(`${name}.hook_rot_${"qk"[i]}`, turn(rows, dHead, nHeads, cfg.rotary), [n, nHeads, dHead]) : rows,
+    );
     const distances = W(`${name}.W_rel`);
     /** @type {Float32Array} */
     let scores = new Float32Array(nHeads * n * n).fill(cfg.linear ? 0 : -Infinity);
@@ -173,10 +176,8 @@ export function forward(model, tokens, edits = [], sources = {}) {
   const embedded = new Float32Array(n * d);
   tokens.forEach((token, pos) => embedded.set(W("embed.W_E").subarray(token * d, (token + 1) * d), pos * d));
   /** @type {Float32Array} */
-  let stream = sum(
-    hook("hook_embed", embedded, [n, d]),
-    hook("hook_pos_embed", W("pos_embed.W_pos").slice(0, n * d), [n, d]),
-  );
+  let stream = hook("hook_embed", embedded, [n, d]);
+  if (!cfg.rotary) stream = sum(stream, hook("hook_pos_embed", W("pos_embed.W_pos").slice(0, n * d), [n, d]));
   for (let layer = 0; layer < cfg.n_layers; layer++) {
     stream = hook(`blocks.${layer}.hook_resid_pre`, stream, [n, d]);
     stream = sum(stream, attention(layer, stream));

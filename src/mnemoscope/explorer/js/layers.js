@@ -159,3 +159,27 @@ export function ovCircuit(/** @type {Model} */ model, /** @type {number} */ laye
   }
   return result;
 }
+
+/**
+ * Queries or keys, (position, head, entry), with each pair of entries turned by its angle at the position.
+ *
+ * @param {Float32Array} rows
+ * @param {number} dHead
+ * @param {number} nHeads
+ * @param {import("./weights.js").Rotary} rotary
+ */
+export function turn(rows, dHead, nHeads, { dim, base, adjacent }) {
+  const result = rows.slice();
+  for (let row = 0; row * dHead < rows.length; row++) {
+    const pos = Math.floor(row / nHeads);
+    for (let pair = 0; pair < dim / 2; pair++) {
+      const angle = pos / base ** ((2 * pair) / dim);
+      const [cos, sin] = [Math.cos(angle), Math.sin(angle)];
+      const first = row * dHead + (adjacent ? 2 * pair : pair);
+      const second = first + (adjacent ? 1 : dim / 2);
+      result[first] = rows[first] * cos - rows[second] * sin;
+      result[second] = rows[second] * cos + rows[first] * sin;
+    }
+  }
+  return result;
+}

@@ -13,6 +13,16 @@ export function component(/** @type {Site|"logits"} */ site) {
 }
 
 /**
+ * The embeddings that are added to the residual stream.
+ *
+ * @param {import("./weights.js").Config} cfg
+ * @returns {Site[]}
+ */
+export function embeddingsIn(cfg) {
+  return [{ kind: "embed" }, ...(cfg.rotary ? [] : [{ kind: "pos_embed" }])];
+}
+
+/**
  * Where heads and the MLP of every layer write, in their order.
  *
  * @param {import("./weights.js").Config} cfg

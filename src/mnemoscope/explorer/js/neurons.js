@@ -36,7 +36,7 @@ export function neuronKeys(/** @type {Model} */ model, /** @type {number} */ lay
     const values = project(read(model, rows, `blocks.${layer}.ln1`), ofHead(model, layer, head, "W_V"), null, d, dHead);
     return excited(project(values, ofHead(model, layer, head, "W_O"), null, dHead, d));
   };
-  const [tokens, positions] = [model.weights["embed.W_E"].data, model.weights["pos_embed.W_pos"].data];
+  const [tokens, positions] = ["embed.W_E", "pos_embed.W_pos"].map((name) => model.weights[name]?.data ?? new Float32Array());
   const heads = Array.from({ length: nHeads }, (_, head) => ({ token: moved(tokens, head), pos: moved(positions, head) }));
   return { token: excited(tokens), pos: excited(positions), heads };
 }
@@ -102,13 +102,14 @@ export function neuronCard(app, without) {
     const token = (/** @type {number} */ i) => run.symbols[i];
     const pos = (/** @type {number} */ i) => positionName(run, i);
     const reach = (/** @type {Keys["heads"][0]} */ own) => Math.max(spread(own.token), spread(own.pos));
+    const onPosition = (/** @type {string} */ label, /** @type {Float32Array} */ values) => (run.cfg.rotary ? [] : [[label, ...ends(values, pos)]]);
     const heads = keys.heads.map((own, i) => ({ own, name: theCalled(run, `L${layer}H${i}`) })).sort((a, b) => reach(b.own) - reach(a.own));
     return [
       ["the token here", ...ends(keys.token, token)],
-      ["the position", ...ends(keys.pos, pos)],
+      ...onPosition("the position", keys.pos),
       ...heads.slice(0, MOST_HEADS).flatMap(({ own, name }) => [
         [`a token, through ${name}`, ...ends(own.token, token)],
-        [`a position, through ${name}`, ...ends(own.pos, pos)],
+        ...onPosition(`a position, through ${name}`, own.pos),
       ]),
       value,
     ];

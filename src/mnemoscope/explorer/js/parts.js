@@ -6,7 +6,7 @@ import { MANY, chooser, el, refill, short } from "./dom.js";
 import { hookName } from "./edits.js";
 import { drawSmall } from "./matrix.js";
 import { classOf, drawnRow } from "./means.js";
-import { called, component, onSwitch, partsIn, positionName, typed } from "./naming.js";
+import { called, component, embeddingsIn, onSwitch, partsIn, positionName, typed } from "./naming.js";
 import { neuronCard } from "./neurons.js";
 import { attribution, errorShare, headPattern, margin, row, unitShares } from "./reading.js";
 import { unitsOf } from "./units.js";
@@ -62,7 +62,7 @@ export function partsPanel(/** @type {any} */ app) {
 
   const build = () => {
     const { run } = app;
-    const embeddings = ["embed", "pos_embed"].map((kind) => ({ name: component({ kind }), site: null }));
+    const embeddings = embeddingsIn(run.cfg).map((site) => ({ name: component(site), site: null }));
     const parts = partsIn(run.cfg).map((site) => ({ name: component(site), site }));
     lines = [...embeddings, ...parts, { name: "biases", site: null }].map(({ name, site }) => {
       const canvas = site?.head === undefined ? null : /** @type {HTMLCanvasElement} */ (el("canvas", { "aria-hidden": "true" }));
@@ -240,7 +240,7 @@ export function edgesPanel(/** @type {any} */ app) {
     build() {
       const { cfg } = app.run;
       const parts = partsIn(cfg);
-      const writers = [{ kind: "embed" }, { kind: "pos_embed" }, ...parts];
+      const writers = [...embeddingsIn(cfg), ...parts];
       /** @type {any[]} */
       const readers = [...parts, "logits"];
       table.classList.toggle("many", readers.length > MANY);

@@ -11,6 +11,7 @@
  */
 import { hookName } from "./edits.js";
 import { softmax } from "./layers.js";
+import { component, embeddingsIn } from "./naming.js";
 import { unitWeights } from "./units.js";
 import { unpack } from "./weights.js";
 
@@ -81,10 +82,7 @@ export function attribution(model, pass, pos, answer, foil) {
   const written = (/** @type {string} */ hook, index = 0, n = 1) =>
     share(/** @type {Tensor} */ (pass.cache.get(hook)).data, (pos * n + index) * cfg.d_model);
   /** @type {Share[]} */
-  const found = [
-    { name: "token embedding", site: { kind: "embed" }, value: written("hook_embed") },
-    { name: "position embedding", site: { kind: "pos_embed" }, value: written("hook_pos_embed") },
-  ];
+  const found = embeddingsIn(cfg).map((site) => ({ name: component(site), site, value: written(hookName(site)) }));
   let bias = weights["unembed.b_U"].data[answer] - weights["unembed.b_U"].data[foil];
   const shift = weights["ln_final.b"]?.data;
   if (shift) {

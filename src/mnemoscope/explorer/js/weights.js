@@ -20,6 +20,8 @@
  * @property {number} mix            share of the softmax in attention, to which a constant is added
  * @property {?number} masked        token to which no position attends
  * @property {number} attn_scale     what scores are divided by
+ * @property {?Rotary} rotary        null: positions are added to the stream, or to keys
+ * @typedef {{dim: number, base: number, adjacent: boolean}} Rotary   pairs are neighbours, or halves
  * @typedef {import("./dictionaries.js").Dictionary} Dictionary
  * @typedef {{cfg: Config, weights: Object<string, Tensor>, dictionaries: Dictionary[]}} Model
  */
