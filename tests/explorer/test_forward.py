@@ -106,7 +106,8 @@ class Draws:
 
     def case(self, number: int, sources: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
         """One intervention for the page and for Python; their kinds take turns."""
-        kind, turn = TURNS[number % len(TURNS)], number // len(TURNS)
+        turns = [turn for turn in TURNS if turn != "edge" or not model_dictionaries(self.model)]
+        kind, turn = turns[number % len(turns)], number // len(turns)
         if kind == "edge":
             edge = self.edge()
             how = ("zero", "mean", "patch", "resample", "class")[turn % 5]

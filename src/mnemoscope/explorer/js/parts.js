@@ -238,7 +238,8 @@ export function edgesPanel(/** @type {any} */ app) {
   return {
     node,
     build() {
-      const { cfg } = app.run;
+      const { cfg, dictionaries } = app.run;
+      node.hidden = dictionaries.length > 0;
       const parts = partsIn(cfg);
       const writers = [...embeddingsIn(cfg), ...parts];
       /** @type {any[]} */

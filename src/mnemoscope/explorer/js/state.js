@@ -138,6 +138,7 @@ export function chosenClass(/** @type {any} */ run, /** @type {string} */ text, 
 /** Whether a model and a sequence have what an edit is about. */
 function exists(/** @type {Edit} */ edit, /** @type {any} */ { cfg, dictionaries }, /** @type {number} */ n) {
   if (!KINDS.includes(edit?.kind) || !(edit.site?.kind || (edit.edge?.writer?.kind && edit.edge.reader))) return false;
+  if (edit.edge && dictionaries.length) return false; // features are parts of the graph then: `ms.patch_edges` patches them
   const ofDictionary = ["feature", "error"].includes(edit.site?.kind ?? "");
   const own = ofDictionary && dictionaries.find((/** @type {any} */ one) => one.layer === edit.site?.layer);
   if (ofDictionary && !own) return false;
