@@ -200,7 +200,7 @@ def check_arrays(place: Path, positions) -> None:
         tree.close()
 
 
-@pytest.mark.drawn(32)
+@pytest.mark.drawn(24)
 @pytest.mark.parametrize(("task_name", "command"), CASES)
 def test_positions_are_called_by_their_names(task_name, command, drawn, trained_once, tmp_path, monkeypatch, capsys):
     place = tmp_path / "results"

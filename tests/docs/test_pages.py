@@ -52,7 +52,7 @@ def _marks(page: Path) -> tuple[pytest.MarkDecorator, ...]:
     return (pytest.mark.lm,) if page.stem == "language_models" else ()
 
 
-@pytest.mark.drawn(18)
+@pytest.mark.drawn(14)
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=_marks(page), id=page.stem) for page in PAGES if CODE.search(page.read_text())]
