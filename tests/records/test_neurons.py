@@ -69,7 +69,7 @@ def test_long_sequences_are_cut_and_texts_have_no_spaces():
 
 @pytest.mark.full
 def test_features_are_called_features(learned):
-    """Those of a dictionary of the stream have no keys; all else is there, and no neuron is spoken of."""
+    """A dictionary of the stream has no keys; every other result is there, and no text mentions neurons."""
     model = learned.hooked()
     sparse = random_dictionary(model, "resid_post", layer=0, activation="topk", k=4)
     run = replace(learned, prepare=lambda model, spec, step: ms.with_dictionaries(model, [sparse]), view="-features")

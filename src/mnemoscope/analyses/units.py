@@ -79,7 +79,7 @@ def layer_units(model: HookedModel, layer: int, units: Units = "neurons") -> Lay
 
 
 _KEYED = ("mlp_in", "resid_mid")
-"""What dictionaries read whose keys can be told from tokens, positions and heads."""
+"""Activations a dictionary must read for its keys to be split into tokens, positions and heads."""
 
 
 def has_keys(model: HookedModel, layer: int, units: Units = "neurons") -> bool:

@@ -48,16 +48,10 @@ from mnemoscope.models.files import write_atomically
 
 HERE = 1e-9
 """Tolerance for what was measured anew on the machine of the registration; for all else see `Control.elsewhere`."""
-
-
 Values = Mapping[str, Mapping[str, Sequence[float | str]]]
 """Values by control and effect; a number that is not finite is a word, as JSON has none."""
-
-
 FILE = "registered.json"
 """Registrations by the id of the claim."""
-
-
 VALUES = "values"
 """Entry of a registration on file: what the measure gave on the controls."""
 
@@ -288,7 +282,7 @@ def check_registration(
     then = read_registrations(package_of(claim)).get(claim.id)
     if then is None:
         return RegistrationCheck()
-    now, code, here = registration(claim, seeds), "", anew and _is_this_machine(then)
+    now, code, here = registration(claim, seeds), "", anew and then.get("machine") == machine()
     off, unlike = _compare_values(claim, values, then, here=here)
     if moved := changed_functions(now, then):
         found = "not checked here" if off is None else "differ" if unlike else "equal"
@@ -313,11 +307,6 @@ def _compare_values(
         if any(each > allowed.get(name, HERE) for name, each in by.items()):
             unlike.append("values" if one is claim else f"{one.id}: values")
     return off, unlike
-
-
-def _is_this_machine(then: Mapping[str, Any]) -> bool:
-    """True if this is the machine that computed the values of a registration."""
-    return then.get("machine") == machine()
 
 
 def registered_versions(claim: Claim) -> dict[str, int]:
@@ -389,7 +378,7 @@ def _entry(claim: Claim, then: Mapping[str, Any], *, measured: bool) -> tuple[Ma
     for id, entry in {claim.id: now, **now["rivals"]}.items():
         entry[VALUES] = values.get(id, {})
     if then and not different:
-        different = _compare_values(claim, values, then, here=_is_this_machine(then))[1]
+        different = _compare_values(claim, values, then, here=then.get("machine") == machine())[1]
     date = then.get(REGISTERED) if then and not different else datetime.now(UTC).isoformat(timespec="seconds")
     return {**now, "machine": machine(), **({REGISTERED: date} if date else {})}, different
 

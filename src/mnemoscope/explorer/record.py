@@ -136,4 +136,4 @@ class PageRecord:
     needs: SkillNeeds | None = None
     dictionaries: Sequence[PageDictionary] = ()
     files: Sequence[str] = ()
-    """Where a run has them from, as commands take them."""
+    """Files of these dictionaries, as `--dictionary` takes them."""
