@@ -290,7 +290,7 @@ def test_a_digest_of_other_initial_weights_is_refused_on_the_machine_that_wrote_
 
 
 def test_independent_seeds_descend_from_their_own_weights_and_are_far_apart():
-    runs = find_runs("zoo:d4-quick")  # the smallest models, and the nearest of all that are shipped
+    runs = find_runs("zoo:d4-quick")  # the smallest models
     found = check_replicates(runs)
     assert all(each.resembles for each in found)
     nearest = min(distances([portrait(weights(run), run.spec) for run in runs]).values())
@@ -326,4 +326,4 @@ def test_shipped_runs_are_trainings_of_their_own(label):
     found = check_replicates(runs)
     if shared_parts(runs)[:1] != ("initial weights",):
         assert all(each.resembles for each in found)
-        assert min(distances([portrait(weights(run), run.spec) for run in runs]).values()).weights > 0.4
+        assert min(distances([portrait(weights(run), run.spec) for run in runs]).values()).weights > 1.2 * DISTANT

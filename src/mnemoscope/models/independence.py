@@ -113,7 +113,7 @@ def _compare(found: list[Inspection], trained: Sequence[Mapping[str, Tensor]]) -
         return [replace(each, missing=(*each.missing, unknown)) for each in found]
     portraits = [portrait(params, run.spec) for params, run in zip(trained, runs, strict=True)]
     apart = distances(portraits)
-    descends = [_descends(own[place], others[place], place) for place in range(len(runs))]
+    descends = [_descends(own[place], others, place) for place in range(len(runs))]
     for (i, j), each in apart.items():
         # Seeds that solve a task exactly may compute nearly the same function; a copy lacks the weights of its seed.
         if each.near and not (each.weights >= DISTANT and descends[i] and descends[j]):
@@ -174,12 +174,16 @@ def _flat(params: Mapping[str, Tensor]) -> Float[Tensor, " weight"]:
     return torch.cat([value.flatten().float() for value in params.values() if value.ndim > 1])
 
 
-def _deviations(own: Float[Tensor, " seed"], others: Float[Tensor, " other"]) -> Float[Tensor, " seed"]:
-    """The cosines of one run with the runs' initial weights, in standard deviations of those with other seeds."""
+def _deviations(own: Float[Tensor, " seed"], others: Float[Tensor, "run other"]) -> Float[Tensor, " seed"]:
+    """The cosines of one run with the runs' initial weights, in standard deviations of those with other seeds.
+
+    Chance cosines depend on the shapes of the weights only, which all runs share: one run's own `N_OTHERS` would leave
+    the deviation uncertain by 18%.
+    """
     return (own - others.mean()) / others.std()
 
 
-def _descends(own: Float[Tensor, " seed"], others: Float[Tensor, " other"], place: int) -> bool:
+def _descends(own: Float[Tensor, " seed"], others: Float[Tensor, "run other"], place: int) -> bool:
     """True if a run resembles the initial weights of its seed, and of no other run's seed more."""
     deviations = _deviations(own, others)
     return int(deviations.argmax()) == place and bool(deviations[place] > N_DEVIATIONS)
@@ -193,8 +197,7 @@ def _compare_seeds(
     runs: Sequence[Run],
 ) -> Inspection:
     """Compare one run with the initial weights of its seed, of the other runs' seeds and of other seeds."""
-    usual = others[place]
-    deviations = _deviations(own[place], usual)
+    deviations = _deviations(own[place], others)
     best = int(deviations.argmax())
     run = inspection.run
     if not inspection.problem and best != place and deviations[best] > N_DEVIATIONS:
@@ -205,7 +208,7 @@ def _compare_seeds(
             f"hand in {source.path} only"
         )
         return replace(inspection, problem=problem)
-    cosine = f"cosine {own[place, place]:.2f}, with those of other seeds up to {usual.max():.2f}"
+    cosine = f"cosine {own[place, place]:.2f}, with those of other seeds up to {others[place].max():.2f}"
     if deviations[place] > N_DEVIATIONS:
         return replace(
             _checked(inspection, f"the final weights descend from the initial ones of the seed ({cosine})"),
