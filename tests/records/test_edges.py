@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from mnemoscope.analyses.edge_roles import edges_of_seeds
 from mnemoscope.analyses.estimates import approximation, attribute_edges, integrate_edges
-from mnemoscope.analyses.patching import edges_of_seeds, effects, patch_edges
+from mnemoscope.analyses.patching import effects, patch_edges
 from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.interventions.graph import model_edges

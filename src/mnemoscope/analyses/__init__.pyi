@@ -44,6 +44,7 @@ from .discovery.stability import circuit_stability as circuit_stability
 from .discovery.stability import resample_pairs as resample_pairs
 from .dissociation_tables import dissociation as dissociation
 from .dissociation_tables import dissociation_margins as dissociation_margins
+from .edge_roles import edges_by_role as edges_by_role
 from .edits import draw_differing_sequences as draw_differing_sequences
 from .edits import edit as edit
 from .edits import erase as erase
@@ -120,7 +121,6 @@ from .onsets import steepest_step as steepest_step
 from .onsets import threshold_onset as threshold_onset
 from .originals import describe_rank as describe_rank
 from .originals import place_original as place_original
-from .patching import edges_by_role as edges_by_role
 from .patching import effects as effects
 from .patching import patch_paths as patch_paths
 from .predictions import TARGET_SCORES as TARGET_SCORES

@@ -91,7 +91,7 @@ def heads_with_roles(run: ms.Run) -> xr.Dataset:
 
 def edges_by_role(results: Results) -> dict[str, Any]:
     """Results of all seeds with the edges of all of them beside each other, named by the `roles` among the results."""
-    from mnemoscope.analyses.patching import edges_of_seeds
+    from mnemoscope.analyses.edge_roles import edges_of_seeds
 
     component = results["roles"].component
     return {

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.patching import edges_by_role, edges_of_seeds, patch_edges
+from mnemoscope.analyses.edge_roles import edges_by_role, edges_of_seeds
+from mnemoscope.analyses.patching import patch_edges
 from mnemoscope.analyses.stacking import concatenate
 from mnemoscope.core.errors import InputError
 from tests.split_hooks import random_pairs

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.patching import edges_by_role, patch_edges
+from mnemoscope.analyses.edge_roles import edges_by_role
+from mnemoscope.analyses.patching import patch_edges
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Edge, Site, edge_coordinates
 from tests.split_hooks import random_pairs
