@@ -3,13 +3,15 @@
 With TYPECHECK annotations and shapes of the package are checked at every call; EXAMPLES is how often hypothesis draws.
 With QUICK tests that are marked `full` are left out, and of every other test CASES cases are run, drawn by SEED. With
 REST it is all that QUICK leaves out with this SEED. With DRAW n cases of a test that is marked `drawn(n)`
-are run; those of tests that are marked `drawn(n, of=its name)` form one group.
+are run; those of tests that are marked `drawn(n, of=its name)` form one group. SHARE is the share of the cases of every
+other test that are run, at least one.
 
 The package is imported inside the fixtures, and torch as well: pytest-xdist's controller reads this file too, the
 processes that run the tests start after that, and TransformerLens takes ten seconds.
 """
 
 import importlib
+import math
 import os
 import random
 from collections import defaultdict
@@ -36,13 +38,14 @@ EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=EXAMPLES, database=None)
 hypothesis.settings.load_profile("fixed")
 QUICK, REST, DRAW = (bool(os.environ.get(name)) for name in ("QUICK", "REST", "DRAW"))
+SHARE = float(os.environ.get("SHARE", "1"))
 CASES = 1
 SEED = int(os.environ.setdefault("SEED", str(random.randrange(10**6))))  # the processes of xdist draw the same sample
 
 
 def pytest_report_header() -> str | None:
-    if DRAW:
-        return f"SEED={SEED} draws the cases of tests that are marked `drawn`; without DRAW all are run"
+    if DRAW or SHARE < 1:
+        return f"SEED={SEED} draws cases of tests; without DRAW and SHARE all are run"
     return f"quick lane: SEED={SEED} draws the cases of tests; make test-full runs all" if QUICK else None
 
 
@@ -53,9 +56,20 @@ def pytest_terminal_summary(terminalreporter) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items) -> None:
-    """Keep what is not marked `full`, and a sample of its cases, for the quick lane; for its rest all others."""
-    if not (QUICK or REST or DRAW):
-        return
+    """Keep what is not marked `full`, and a sample of its cases, for the quick lane; for its rest all others.
+
+    Of what is kept outside of the quick lane SHARE is run.
+    """
+    left_out = _leave_out(items) if QUICK or REST or DRAW else set()
+    if SHARE < 1 and not QUICK:
+        left_out |= _leave_out_by_share([item for item in items if item.nodeid not in left_out])
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
+        items[:] = [item for item in items if item.nodeid not in left_out]
+
+
+def _leave_out(items) -> set[str]:
+    """The tests that the quick lane, its rest or a draw leaves out."""
     cases: dict[str, list] = defaultdict(list)
     for item in items:
         if DRAW or not item.get_closest_marker("full"):
@@ -64,9 +78,17 @@ def pytest_collection_modifyitems(config, items) -> None:
     for name, those in cases.items():
         n = _n_drawn(those[0], len(those))
         kept |= {item.nodeid for item in random.Random(f"{SEED} {name}").sample(those, min(n, len(those)))}
-    left_out = [item for item in items if (item.nodeid in kept) == REST]
-    items[:] = [item for item in items if (item.nodeid in kept) != REST]
-    config.hook.pytest_deselected(items=left_out)
+    return {item.nodeid for item in items if (item.nodeid in kept) == REST}
+
+
+def _leave_out_by_share(items) -> set[str]:
+    """The cases beyond SHARE of every test whose cases no mark counts."""
+    cases: dict[str, list[str]] = defaultdict(list)
+    for item in items:
+        if not (item.get_closest_marker("every_case") or (DRAW and item.get_closest_marker("drawn"))):
+            cases[item.nodeid.partition("[")[0]].append(item.nodeid)
+    draws = {name: random.Random(f"{SEED} share {name}") for name in cases}
+    return {each for name, those in cases.items() for each in draws[name].sample(those, int(len(those) * (1 - SHARE)))}
 
 
 def _group(item) -> str:

@@ -43,10 +43,13 @@ def items(pytester):
     return pytester.getitems(SOURCE)
 
 
-def kept(items, monkeypatch, *, quick: bool = True, rest: bool = False, draw: bool = False, seed: int = 0) -> list[str]:
+def kept(
+    items, monkeypatch, *, quick: bool = True, rest: bool = False, draw: bool = False, share: float = 1, seed: int = 0
+) -> list[str]:
     monkeypatch.setattr(conftest, "QUICK", quick)
     monkeypatch.setattr(conftest, "REST", rest)
     monkeypatch.setattr(conftest, "DRAW", draw)
+    monkeypatch.setattr(conftest, "SHARE", share)
     monkeypatch.setattr(conftest, "SEED", seed)
     left = [*items]
     conftest.pytest_collection_modifyitems(mock.Mock(), left)
@@ -83,3 +86,16 @@ def test_cases_are_drawn_of_marked_tests_only(items, monkeypatch):
     assert sum(name.startswith("test_vast") for name in names) == 3
     assert sum(name.endswith("of_pair") for name in names) == 1
     assert len(names) == 84 - 17 - 1
+
+
+@pytest.mark.full
+def test_a_share_of_the_cases_is_run_and_every_test(items, monkeypatch):
+    names = kept(items, monkeypatch, quick=False, share=0.4)
+    numbers = {name: sum(each.startswith(f"test_{name}") for each in names) for name in ("short", "product", "cheap")}
+    assert numbers == {"short": 1, "product": 8, "cheap": 20}
+    assert names == kept(items, monkeypatch, quick=False, share=0.4)
+    assert names != kept(items, monkeypatch, quick=False, share=0.4, seed=1)
+    drawn = kept(items, monkeypatch, quick=False, draw=True, share=0.4)
+    assert sum(name.startswith("test_vast") for name in drawn) == 3
+    rest = kept(items, monkeypatch, quick=False, rest=True, share=0.4)
+    assert not {*rest} & {*kept(items, monkeypatch)}
