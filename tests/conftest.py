@@ -11,7 +11,6 @@ processes that run the tests start after that, and TransformerLens takes ten sec
 """
 
 import importlib
-import math
 import os
 import random
 from collections import defaultdict

@@ -78,7 +78,7 @@ def test_contributors_get_two_pages_and_every_lane():
         re.findall(r"`make ([a-z-]+)", contributing + lanes)
     )
     assert named <= targets
-    run = re.findall(r"^[ \w=]*\blane(?:s_of_one_process)? ([a-z ./-]+)$", (root / ".ci" / "run").read_text(), re.M)
+    run = re.findall(r"^[ \w=.]*\blane(?:s_of_one_process)? ([a-z ./-]+)$", (root / ".ci" / "run").read_text(), re.M)
     ran = {lane for line in run for lane in line.split() if not lane.startswith(".venv")}
     assert {"test", "test-full", "test-bench", "lint-js"} <= ran
     assert ran <= set(re.findall(r"^\| `make ([a-z-]+)`", lanes, re.M))
