@@ -75,9 +75,8 @@ def put_clamps(model: HookedTransformer, spec: RunSpec, step: int) -> None:
         at_work.update(held.changes(params, inputs, {name: value[0] for name, value in held.by_run.items()}, seen))
         while last:
             last.pop().remove()
-        for point in points:  # behind the hooks of an analysis, which are there by now
-            if point != LOGITS:
-                last.append(model.hook_dict[point].register_forward_hook(partial(see, point)))
+        hooked = [(point, model.hook_dict[point]) for point in points if point != LOGITS]
+        last.extend(module.register_forward_hook(partial(see, point)) for point, module in hooked)  # behind all others
 
     def see(point: str, module: Any, given: Any, activation: Tensor) -> None:
         seen[point] = activation
