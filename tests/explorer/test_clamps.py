@@ -44,6 +44,7 @@ PLAIN = (
     "L0H0-1 pattern=pattern same token at same place from 9 to 12",
     "L1H1 pattern=pattern after same token from 3 ramp 40",
     "L1H0 pattern=pattern same slot to 10",
+    "L1H0 pattern=pattern after same token at same place from 11",
     "L1 resid_pre pos -1=scale 0.5",
     "L1H0 scores key 0=knockout from 3 ramp 50",
     "L1H1 scores pos (5, -1) key (1, 2)=knockout from 12",
@@ -55,7 +56,7 @@ PLAIN = (
     "L0 post neuron (1, 2)=zero",
     "L1 mlp_out=scale 0.3",
 )
-N_CASES = 24
+N_CASES = {"plain": 66, "guests": 24}
 
 
 def specs(kind: str) -> dict[str, ms.RunSpec]:
@@ -107,7 +108,7 @@ def test_the_page_computes_what_a_clamped_model_computes(kind, steps, tmp_path):
                 "classes": {},
             }
         )
-        for number in range(N_CASES):
+        for number in range(N_CASES[kind]):
             checkpoint, row = number % len(steps), draws.below(8)
             model = model_of(spec, steps[checkpoint])
             batch, other = (batch_of(draws.tokens(), spec) for _ in range(2))
@@ -196,6 +197,7 @@ const found = {
   commands: text("#commands"),
   fragment: explorer.fragment(),
   shares: all(".stream > li .share b").map((one) => Number(one.textContent.replace("−", "-"))),
+  finding: text(".finding"),
   named: all(".stream > li .part").at(-2).textContent,
 };
 explorer.set({ checkpoint: 1 });
@@ -219,14 +221,15 @@ def test_the_switch_shows_the_model_with_its_clamps(runs, width, tmp_path, capsy
     assert "predict" in found["commands"]
     assert "without clamps" in found["commands"]
     for which, model in (("free", held.hooked()), ("held", ms.analyses.with_clamps(held).hooked())):
-        logits = model(names["batch"](_asked(found["python"])).inputs)[0, -1]
+        logits = model(names["batch"](_asked(found["python"])).inputs)[0, -1].detach()
         if which == "held":
-            torch.testing.assert_close(logits, names["logits"][-1])
+            torch.testing.assert_close(logits, names["logits"][-1].detach())
         for symbol, logit in found[which]:
             assert float(logit.replace("−", "-")) == pytest.approx(float(logits[symbols.index(symbol)]), abs=0.0051)
     assert found["free"] != found["held"]
     assert [text.partition(" ")[2][-8:] for text in found["words"]] == ["in force"] * 4
     assert found["earlier"][3].endswith("not in force at this step")
+    assert "the model, with its clamps, says" in found["finding"]
     assert found["named"] == "biases and clamps"
     *shares, total = found["shares"]
     assert sum(shares) == pytest.approx(total, abs=0.01 * len(shares))

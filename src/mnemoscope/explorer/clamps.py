@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import product
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.analyses.clamped import put_clamps, with_clamps
@@ -109,7 +110,7 @@ def _packed(part: Part, spec: RunSpec, packer: Packer) -> PageClamp:
     return found if part.mechanism is None else replace(found, rows=packer.pack(_fixed_pattern(part, spec)))
 
 
-def _fixed_pattern(part: Part, spec: RunSpec) -> Tensor:
+def _fixed_pattern(part: Part, spec: RunSpec) -> Float[Tensor, "query key"]:
     """The attention of a mechanism that does not depend on tokens, (query, key)."""
     tokens = torch.zeros(1, spec.task.n_ctx, dtype=torch.long)
     assert part.mechanism is not None

@@ -96,7 +96,7 @@ export function wordsPanel(/** @type {any} */ app) {
       const changed = n ? [` Without the ${n === 1 ? "change" : "changes"} it says `, output(run, before), ` (${short(intact[before])}).`] : [];
       const elsewhere = differ ? [" On the other sequence it says ", output(run, ranked(probabilities(other, state.pos), 1)[0]), "."] : [];
       first.replaceChildren(
-        "After ", token(run, state.tokens[state.pos]), ` at ${positionName(run, state.pos)} the model says `, output(run, top), ` (probability ${short(said[top])})`,
+        "After ", token(run, state.tokens[state.pos]), ` at ${positionName(run, state.pos)} the model${state.clamps ? ", with its clamps," : ""} says `, output(run, top), ` (probability ${short(said[top])})`,
         ...noAnswer(run, said, top), ...judged(view, top), ".", ...changed, ...elsewhere,
       );
       const ahead = margin(shown, state.pos, answer, foil);

@@ -44,6 +44,9 @@ function placed(/** @type {Site} */ site, /** @type {number} */ n) {
   return found;
 }
 
+/** Whether a sequence of `n` tokens lacks a place of a clamp, which then does not act there. */
+export const lacks = (/** @type {Clamp} */ { sites }, /** @type {number} */ n) => sites.some((site) => placed(site, n) === null);
+
 /** The activation at a site, without the axis of heads where it names one. */
 function readAt(/** @type {Map<string, Tensor>} */ cache, /** @type {Site} */ site) {
   const { data, shape } = /** @type {Tensor} */ (cache.get(hookName(site)));

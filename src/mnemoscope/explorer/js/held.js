@@ -1,6 +1,6 @@
 /** The clamps of training in words, and the switch between the model with them and without. */
 import { chooser, el, refill, short } from "./dom.js";
-import { strays } from "./clamps.js";
+import { lacks, strays } from "./clamps.js";
 
 const MODELS = /** @type {[string, string][]} */ ([
   ["", "without its clamps"],
@@ -32,11 +32,12 @@ export function heldPanel(/** @type {any} */ app) {
       refill(list, [state.run, checkpoint], () =>
         words.map((/** @type {string} */ word, /** @type {number} */ i) => el("li", {}, el("code", {}, word), refused ? "" : ` ${force(run, checkpoint, i)}`)),
       );
-      const stray = model.clamps?.some(strays) ? ` A clamp of the stream or of the logits stands in the place of what parts add: direct contributions count it with the biases, and the logit lens reads the stream alone.` : "";
+      const stray = model.clamps?.some(strays) ? " A clamp of the stream or of the logits stands where parts add up: direct contributions count it with the biases, and the logit lens reads the stream alone." : "";
+      const missing = model.clamps?.some((clamp) => lacks(clamp, state.tokens.length)) ? " The sequence lacks positions of a clamp: there nothing is held." : "";
       note.textContent = refused
         ? `The model is shown without its clamps. ${refused}`
         : clamps
-          ? `The computation that training went down, by the same weights. Changes of yours come after the clamps.${stray}`
+          ? `This is the computation whose loss training went down, by the weights of this step. Your changes come after the clamps.${stray}${missing}`
           : "The weights as they are: what training left, with no clamp in force.";
     },
   };
