@@ -131,7 +131,7 @@ def test_the_page_computes_what_a_clamped_model_computes(kind, steps, tmp_path):
                 logits, cache = model.run_with_cache(batch.inputs)
             wanted.append((logits[0], cache[f"blocks.{model.cfg.n_layers - 1}.hook_attn_out"][0]))
             if edit is None:
-                assert not torch.allclose(logits, free(batch.inputs), atol=1e-2), (name, checkpoint)
+                assert not torch.allclose(logits, ms.run_with(free, batch, []), atol=1e-2), (name, checkpoint)
     entries = ",\n".join(f"{json.dumps(name)}: {source.strip().rstrip(';')}" for name, source in scripts.items())
     content = {"tensors": packer.tensors, "runs": runs, "cases": cases}
     answers = computed(("weights", "means"), HARNESS.replace("SCRIPTS", entries), content, tmp_path)
@@ -143,7 +143,7 @@ def test_the_page_computes_what_a_clamped_model_computes(kind, steps, tmp_path):
 
 def refusal(text: str, spec: ms.RunSpec | None = None) -> str:
     spec = small_spec("v3", changes={"recipe.clamps": (Clamp.read(text),)}) if spec is None else spec
-    found = pack_clamps(spec, [0], Packer(), model_of)
+    found = pack_clamps(spec, [0], Packer(), lambda step: model_of(spec, step))
     assert found is not None
     return found.refused
 
