@@ -44,6 +44,19 @@ def test_analyses_take_the_clamped_model(tmp_path):
         assert float(lost.sel(skill=skill, component="L0H0")) != pytest.approx(float(log_probs[where].mean()))
 
 
+def test_a_clamp_reads_what_an_intervention_leaves(tmp_path):
+    spec = spec_of(texts=["logits=ideal copy"])
+    model = ms.analyses.with_clamps(train(spec, tmp_path / "run")).model()
+    batch = spec.task.sample(6, split="test", generator=seeded())
+    there = ms.Site(kind="pattern", layer=1, head=0)
+    for _ in range(2):
+        attending = ms.SetPattern(site=there, mechanism=ms.core.patterns.identity())
+        expected = 3 * torch.nn.functional.one_hot(batch.inputs, 6).double()  # `copied`, of each place's own token
+        torch.testing.assert_close(ms.run_with(model, batch, [attending]), expected)
+        pattern = model.run_with_cache(batch.inputs)[1]["blocks.1.attn.hook_pattern"][:, 0]
+        torch.testing.assert_close(ms.run_with(model, batch, []), pattern @ expected)
+
+
 def test_the_label_says_so_and_the_trajectory_stays_that_of_the_free_model(run):
     clamped = ms.analyses.with_clamps(run)
     assert clamped.label == f"{run.label}-clamped"

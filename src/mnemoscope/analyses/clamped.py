@@ -3,17 +3,20 @@
 `Run.model` is the free model: parameters are the same with clamps and without. A run from `with_clamps` gives models
 that carry the clamps as hooks, so that every analysis looks at the computation that training went down. Hooks act on
 what follows them; what an analysis reads off the weights themselves stays that of the free model, save where a weight
-is clamped.
+is clamped. An intervention at the place of a clamp comes after it, and a clamp that reads an activation reads what
+interventions left there.
 
 *Does not show* the model of the step before or after: the clamps are those of the update that follows the checkpoint,
 with its part of a ramp. A mean is over the batch that runs at the moment.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.clamp import in_force
@@ -59,14 +62,24 @@ def put_clamps(model: HookedTransformer, spec: RunSpec, step: int) -> None:
         for name, value in sizes.change_weights(params).items():
             params[name].copy_(value)
     shares = [(clamp, share) for clamp, share in shares if not clamp.is_at_weights]
+    points = clamping.points([clamp for clamp, _ in shares])
     at_work: dict[str, Change] = {}
+    seen: dict[str, Tensor] = {}
+    last: list[RemovableHandle] = []
 
     def begin(module: Any, given: tuple[Tensor, ...]) -> None:
         inputs = given[0]
         nowhere = torch.zeros(inputs.shape[:2], dtype=torch.bool, device=inputs.device)
         batch = Batch(inputs=inputs, targets=inputs, scored=nowhere, derive=derive)
         held = clamping.hold(shares, [batch])
-        at_work.update(held.changes(params, inputs, {name: value[0] for name, value in held.by_run.items()}))
+        at_work.update(held.changes(params, inputs, {name: value[0] for name, value in held.by_run.items()}, seen))
+        while last:
+            last.pop().remove()
+        hooked = [(point, model.hook_dict[point]) for point in points if point != LOGITS]
+        last.extend(module.register_forward_hook(partial(see, point)) for point, module in hooked)  # behind all others
+
+    def see(point: str, module: Any, given: Any, activation: Tensor) -> None:
+        seen[point] = activation
 
     def change(tensor: Tensor, *, hook: Any) -> Tensor | None:
         return at_work[hook.name](tensor)
@@ -75,7 +88,7 @@ def put_clamps(model: HookedTransformer, spec: RunSpec, step: int) -> None:
         return at_work[LOGITS](logits)
 
     model.embed.register_forward_pre_hook(begin)
-    for point in clamping.points([clamp for clamp, _ in shares]):
+    for point in points:
         if point == LOGITS:
             model.unembed.register_forward_hook(finish)
         else:

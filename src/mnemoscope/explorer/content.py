@@ -24,6 +24,7 @@ from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.positions import position_names
 from mnemoscope.core.protocols import HookedModel, Task, class_names, n_outputs
 from mnemoscope.core.seeding import generator
+from mnemoscope.explorer.clamps import run_clamps, without_clamps
 from mnemoscope.explorer.packing import Packer, page_configuration
 from mnemoscope.explorer.record import PageCode, PageExample, PageRecord, PageTask, SkillCurves, SkillNeeds
 from mnemoscope.models.dictionaries import dictionary_files
@@ -56,7 +57,7 @@ class SelectedRun:
 
 def run_content(taken: SelectedRun, packer: Packer) -> PageRecord:
     """The page's record of a run; raises InputError where it has no checkpoint, or a model that the page cannot run."""
-    run, removed = taken.run, taken.removed
+    run, removed = without_clamps(taken.run), taken.removed
     model, task = run.hooked(), run.spec.task
     configuration = page_configuration(model)
     if removed is None:
@@ -74,6 +75,7 @@ def run_content(taken: SelectedRun, packer: Packer) -> PageRecord:
         steps=steps,
         checkpoints=[packer.checkpoint(model if step == run.steps[-1] else run.hooked(step)) for step in steps],
         curves=_curves(run),
+        clamps=run_clamps(run, steps, packer, shown=run is not taken.run),
         files=files,
         python=PageCode(
             start=start,

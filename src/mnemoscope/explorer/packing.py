@@ -126,6 +126,12 @@ def page_configuration(model: HookedModel) -> dict[str, Any]:
             f"the explorer takes models of up to {MAX_PARAMETERS:,} parameters, with their dictionaries; got one of "
             f"{n_parameters:,}; `mnemoscope predict --out` and the analyses take larger ones"
         )
+    points = getattr(model, "hook_dict", {}).values()
+    if any(getattr(handle, "is_permanent", False) for point in points for handle in getattr(point, "fwd_hooks", ())):
+        raise InputError(
+            "the explorer knows the weights of a model, not what its hooks do; got one with permanent hooks: "
+            "ms.explore(run) shows a run with its clamps and without"
+        )
     if reads_vectors(model):
         raise InputError("the explorer edits tokens; got a model that reads vectors; `mnemoscope report` shows it")
     unknown = sorted(set(configuration_of(cfg)) - {*_COMPUTED.split(), *_IRRELEVANT.split()})

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 import xarray as xr
 from markupsafe import Markup
@@ -20,6 +20,7 @@ from markupsafe import Markup
 from mnemoscope.core.arguments import check_arguments
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel, reads_vectors
+from mnemoscope.explorer.clamps import without_clamps
 from mnemoscope.explorer.content import SelectedRun, Sequences, model_content, run_content, subject_content
 from mnemoscope.explorer.packing import Packer, check_size, checkpoint_bytes, page_configuration
 from mnemoscope.explorer.record import PageRecord
@@ -55,7 +56,8 @@ def explore(
     Args:
         models: One or several runs of tasks with tokens; or a subject, a model with its task; or any other hooked
             model. At most a million parameters. Features of its dictionaries (`ms.with_dictionaries`,
-            `ms.models.run_with_dictionaries`) stand beside the neurons.
+            `ms.models.run_with_dictionaries`) stand beside the neurons. The page of a run that was trained with
+            clamps has a switch for them; one from `with_clamps` opens with them.
         sequences: For a model without a task, and only there: tokens (batch, pos), or a batch, of one length. Means are
             taken over the first 256 (fewer where they are long).
         symbols: The name of every token of such a model; None: as the batch calls them, else their numbers.
@@ -87,7 +89,9 @@ def explore(
     for run in runs:
         if not isinstance(run, Run):
             raise InputError(f"explore takes one model or several runs; got {run!r} among several")
-    return runs_page([SelectedRun(run=run, n_checkpoints=checkpoints) for run in runs], state)
+    clamped = any(without_clamps(run) is not run for run in runs)
+    opened = state or ("clamps=with" if clamped else "")
+    return runs_page([SelectedRun(run=run, n_checkpoints=checkpoints) for run in runs], opened)
 
 
 def runs_page(taken: Sequence[SelectedRun], state: str = "") -> Page:
@@ -101,9 +105,8 @@ def _page(packer: Packer, contents: Sequence[PageRecord], state: str) -> Page:
     check_size(len(data))
     opened = f"if (!location.hash) location.hash = {_json(state)};\n" if state else ""
     program = (
-        f"{module_source('app')}\n{opened}globalThis.explorer = start({{\n{_guest_scripts(contents)}}});\n".replace(
-            "</script", "<\\/script"
-        )
+        f"{module_source('app')}\n{opened}globalThis.explorer = start({{\n{_guest_scripts(contents, 'explorer')}}}, "
+        f"{{\n{_guest_scripts(contents, 'ideal_parts')}}});\n".replace("</script", "<\\/script")
     )
     title = " and ".join(dict.fromkeys(content.label for content in contents))
     seed = contents[0].seed
@@ -120,11 +123,11 @@ def _page(packer: Packer, contents: Sequence[PageRecord], state: str) -> Page:
     return page
 
 
-def _guest_scripts(contents: Sequence[PageRecord]) -> str:
-    """The scripts that tasks have for the page, by the name of the task."""
+def _guest_scripts(contents: Sequence[PageRecord], entry: Literal["explorer", "ideal_parts"]) -> str:
+    """The scripts of one kind that tasks have for the page, by the name of the task."""
     names = dict.fromkeys(content.task.name for content in contents if content.task)
     known = REPORTS.names()
-    entries = {name: REPORTS.get(name).explorer for name in names if name in known}
+    entries = {name: getattr(REPORTS.get(name), entry) for name in names if name in known}
     return "".join(f"{_json(name)}: {source().strip().rstrip(';')},\n" for name, source in entries.items() if source)
 
 

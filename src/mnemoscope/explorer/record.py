@@ -76,6 +76,44 @@ class PageDictionary:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PageClamp:
+    """A clamp of training, as `js/clamps.js` computes it."""
+
+    kind: str
+    """`zero`, `scale`, `knockout`, `pattern` or `ideal`; `weight`: it is in the weights, or changes nothing."""
+    sites: Sequence[Mapping[str, int | str]] = ()
+    """Places, each of one position or all; none: the logits."""
+    factor: float | None = None
+    """Of `scale`."""
+    rows: int | None = None
+    """Tensor of a pattern (query, key) that no token changes; NaN in rows that stay as they are."""
+    mechanism: str = ""
+    """The page's name of a pattern that depends on tokens."""
+    period: int = 1
+    """Length of the slots at whose same place tokens are compared."""
+    ideal: str = ""
+    """Name of an ideal part of the task, whose script computes it."""
+    reads: Sequence[Mapping[str, int | str]] = ()
+    """Activations that an ideal part reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageClamps:
+    """The clamps of training, of which the page shows a model with and without."""
+
+    words: Sequence[str]
+    """All of them as the recipe has them."""
+    refused: str = ""
+    """Why the page shows the model without them only; empty: it can show both."""
+    parts: Sequence[PageClamp] = ()
+    """All of them in their order."""
+    shares: Sequence[Sequence[float]] = ()
+    """By checkpoint the part of each change that is in force, from 0 to 1."""
+    weights: Sequence[Mapping[str, int]] = ()
+    """By checkpoint the parameters with the clamps of weights; empty: those of the checkpoint."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PageCode:
     """The Python code by which a reader gets the content of the page."""
 
@@ -137,3 +175,5 @@ class PageRecord:
     dictionaries: Sequence[PageDictionary] = ()
     files: Sequence[str] = ()
     """Files of these dictionaries, as `--dictionary` takes them."""
+    clamps: PageClamps | None = None
+    """Clamps of the run's training; None: it had none."""

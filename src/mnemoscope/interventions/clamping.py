@@ -155,9 +155,15 @@ class Held:
             changed[site.parameter] = change_head(site, weight, partial(_mixed_weight, clamp, share))
         return changed
 
-    def changes(self, params: Weights, inputs: Inputs, own: Given) -> dict[str, Change]:
-        """The change at every hook point; at `logits` that of the output at all positions."""
-        here = _Pass(params=params, inputs=inputs, given={**self.shared, **own})
+    def changes(
+        self, params: Weights, inputs: Inputs, own: Given, seen: dict[str, Tensor] | None = None
+    ) -> dict[str, Change]:
+        """The change at every hook point; at `logits` that of the output at all positions.
+
+        The activations that clamps read fill up `seen` on the way, by hook point. Who changes one of them after its
+        clamps puts it there anew.
+        """
+        here = _Pass(params=params, inputs=inputs, given={**self.shared, **own}, seen={} if seen is None else seen)
         at_point: dict[str, list[Change]] = {}
         observed: dict[str, None] = {}
         for number, (part, share) in enumerate(self.parts):

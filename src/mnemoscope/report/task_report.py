@@ -85,6 +85,10 @@ class TaskReport:
     """The source of a JavaScript function of the task's fields, for the live explorer. It returns `complaint(tokens)`,
     why the task has no such sequence or null, and `references`, by name the rows of an exact predictor for tokens.
     None: the page has those of the sequences that it shows."""
+    ideal_parts: Callable[[], str] | None = None
+    """The source of a JavaScript function of the task's fields, for the live explorer of runs with clamps. It returns
+    the ideal parts that a clamp may hold by name: functions of the tokens and of the activations that the part reads.
+    None: the page shows such runs without their clamps."""
     symbols: Callable[[Any], Sequence[str]] | None = None
     """The name of every token, in their order; none: as `task.symbols` says, else by its number."""
     truncation: "Truncation | None" = None

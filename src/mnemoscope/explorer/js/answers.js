@@ -2,7 +2,7 @@
 import { chooser, el, refill, short } from "./dom.js";
 import { forward } from "./forward.js";
 import { positionName, theCalled } from "./naming.js";
-import { attribution, headPattern, margin, probabilities, ranked, row } from "./reading.js";
+import { HELD, attribution, headPattern, margin, probabilities, ranked, row } from "./reading.js";
 import { scoredIn } from "./state.js";
 
 // ---- What the model says and why, in sentences: the answer, the part that adds most to it, where that looks, what it needs.
@@ -50,7 +50,7 @@ export function wordsPanel(/** @type {any} */ app) {
   /** Where a head looks. */
   const looks = (/** @type {import("./state.js").View} */ view, /** @type {any} */ site) => {
     const { run, state, shown } = view;
-    if (site.head === undefined) return [];
+    if (site?.head === undefined) return [];
     const n = state.tokens.length;
     const weights = headPattern(shown, site.layer, site.head).subarray(state.pos * n, (state.pos + 1) * n);
     const [key] = ranked(weights, 1);
@@ -96,11 +96,11 @@ export function wordsPanel(/** @type {any} */ app) {
       const changed = n ? [` Without the ${n === 1 ? "change" : "changes"} it says `, output(run, before), ` (${short(intact[before])}).`] : [];
       const elsewhere = differ ? [" On the other sequence it says ", output(run, ranked(probabilities(other, state.pos), 1)[0]), "."] : [];
       first.replaceChildren(
-        "After ", token(run, state.tokens[state.pos]), ` at ${positionName(run, state.pos)} the model says `, output(run, top), ` (probability ${short(said[top])})`,
+        "After ", token(run, state.tokens[state.pos]), ` at ${positionName(run, state.pos)} the model${state.clamps ? ", with its clamps," : ""} says `, output(run, top), ` (probability ${short(said[top])})`,
         ...noAnswer(run, said, top), ...judged(view, top), ".", ...changed, ...elsewhere,
       );
       const ahead = margin(shown, state.pos, answer, foil);
-      const most = attribution(model, shown, state.pos, answer, foil).filter(({ site }) => site).reduce((a, b) => (ahead * b.value > ahead * a.value ? b : a));
+      const most = attribution(model, shown, state.pos, answer, foil).filter(({ site, name }) => site || name === HELD).reduce((a, b) => (ahead * b.value > ahead * a.value ? b : a));
       why.replaceChildren(
         "The logit of ", output(run, answer), ` is ${short(Math.abs(ahead), 1)} ${ahead < 0 ? "below" : "above"} that of `, output(run, foil),
         `. Most of this comes directly from ${theCalled(run, most.name)}, ${short(most.value, 1, true)}`, ...looks(view, most.site), ".",

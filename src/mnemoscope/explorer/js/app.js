@@ -3,6 +3,7 @@ import { answersPanel, wordsPanel } from "./answers.js";
 import { attentionPanel } from "./attention.js";
 import { codePanel } from "./code.js";
 import { chooser, el } from "./dom.js";
+import { heldPanel } from "./held.js";
 import { insidePanel } from "./inside.js";
 import { inWords } from "./naming.js";
 import { edgesPanel, partsPanel } from "./parts.js";
@@ -19,12 +20,13 @@ import { opener, payload } from "./weights.js";
  * Build the page where its status line stands.
  *
  * @param {Object<string, (fields: any) => any>} guests   By task, what its script computes.
+ * @param {Object<string, IdealScript<any>>} ideals       By task, its ideal parts.
  */
-export function start(guests) {
+export function start(guests, ideals) {
   const status = /** @type {HTMLElement} */ (document.getElementById("explorer-status"));
   try {
     const data = payload(document.getElementById("explorer-data"));
-    const app = explorer(data, guests, /** @type {HTMLElement} */ (document.getElementById("explorer")));
+    const app = explorer(data, guests, ideals, /** @type {HTMLElement} */ (document.getElementById("explorer")));
     status.remove();
     return app;
   } catch (error) {
@@ -42,22 +44,23 @@ function initial(/** @type {any} */ run) {
   return { tokens: first.tokens, other: partner(run, first), pos: null };
 }
 
-function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: any) => any>} */ guests, /** @type {HTMLElement} */ root) {
-  const open = opener(data.tensors);
+function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: any) => any>} */ guests, /** @type {Object<string, IdealScript<any>>} */ ideals, /** @type {HTMLElement} */ root) {
+  const open = opener(data.tensors, (run) => ideals[run.task.name](run.task.fields, run.cfg));
   const known = data.runs.map((/** @type {any} */ run) => predictors(run, data.tensors, guests[run.task?.name]?.(run.task.fields) ?? null));
   let written = 0;
   const framed = location.protocol === "about:"; // in a notebook there is no address to keep the state in
 
   const app = {
     /** @type {import("./state.js").State} */
-    state: { run: 0, checkpoint: -1, tokens: [], other: [], pos: -1, answer: null, foil: null, head: "", units: "", neuron: "", removal: "mean", within: "", draw: 0, reference: "", edits: [] },
+    state: { run: 0, checkpoint: -1, tokens: [], other: [], pos: -1, answer: null, foil: null, head: "", units: "", neuron: "", removal: "mean", within: "", draw: 0, reference: "", clamps: "", edits: [] },
     get run() {
       return data.runs[app.state.run];
     },
     get predictors() {
       return known[app.state.run];
     },
-    open,
+    /** The model of a run at a checkpoint, with its clamps if these are chosen. */
+    open: (/** @type {any} */ run, /** @type {number} */ checkpoint) => open(run, checkpoint, app.state.clamps === "with"),
     runs: data.runs,
     inWords: (/** @type {any} */ edit) => inWords(app.run, edit),
     fragment: () => toFragment(app.state),
@@ -93,7 +96,7 @@ function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: an
     },
   };
 
-  const panels = [wordsPanel, timePanel, sequencePanel, answersPanel, partsPanel, attentionPanel, patchesPanel, seedsPanel, insidePanel, edgesPanel, codePanel].map((panel) => panel(app));
+  const panels = [wordsPanel, timePanel, heldPanel, sequencePanel, answersPanel, partsPanel, attentionPanel, patchesPanel, seedsPanel, insidePanel, edgesPanel, codePanel].map((panel) => panel(app));
   const choice = el("div", { class: "actions wide" });
   const saved = el("button", { class: "tools", onclick: () => save(app.picture(), `${app.run.label}-seed-${app.run.seed ?? 0}.svg`.replace(/[^\w.-]+/g, "-"), "image/svg+xml") }, "save a picture (SVG)");
   saved.title = "attention, parts and predictions as they are shown now";

@@ -1,37 +1,9 @@
 /** The attention of one head as a matrix and as arcs over the tokens; both follow the same query and key. */
 import { chooser, el, refill, short, svg } from "./dom.js";
 import { MOST_NAMED, fullColour, pointedMatrix } from "./matrix.js";
+import { MECHANISM_NAMES, mechanismRows } from "./mechanisms.js";
 import { called, component, partsIn, positionName, theCalled } from "./naming.js";
 import { headPattern } from "./reading.js";
-
-// ---- Named mechanisms: the keys that a query attends to evenly, among those up to it, as in `ms.core.patterns`.
-
-const MECHANISMS = /** @type {Object<string, (tokens: number[], query: number, key: number) => boolean>} */ ({
-  uniform: () => true,
-  itself: (_, query, key) => key === query,
-  "first token": (_, query, key) => key === 0,
-  "previous token": (_, query, key) => key === query - 1,
-  "same token, earlier": (tokens, query, key) => key < query && tokens[key] === tokens[query],
-  "after the same token": (tokens, query, key) => key > 0 && tokens[key - 1] === tokens[query],
-});
-
-export const MECHANISM_NAMES = Object.keys(MECHANISMS);
-
-/**
- * The rows of attention that a mechanism gives; a query that has no such key is left out, its row stays as it is.
- *
- * @returns {Object<number, number[]>}
- */
-export function mechanismRows(/** @type {string} */ name, /** @type {number[]} */ tokens) {
-  /** @type {Object<number, number[]>} */
-  const rows = {};
-  tokens.forEach((_, query) => {
-    const keys = tokens.map((_token, key) => key <= query && MECHANISMS[name](tokens, query, key));
-    const n = keys.filter(Boolean).length;
-    if (n) rows[query] = keys.map((is) => (is ? 1 / n : 0));
-  });
-  return rows;
-}
 
 const LEAST = 0.02;
 const STEP = 34;
@@ -155,7 +127,7 @@ export function attentionPanel(/** @type {any} */ app) {
     const without = run.needs?.without[name];
     if (!without) return "";
     const told = run.needs.skills.map((/** @type {string} */ skill, /** @type {number} */ i) => `${skill.replaceAll("_", " ")} ${short(run.needs.clean[i])} → ${short(without[i])}`);
-    return `Over ${run.needs.n} unseen sequences a skill, at the last checkpoint, accuracy without ${theCalled(run, name)} (its mean instead): ${told.join(", ")}.`;
+    return `Over ${run.needs.n} unseen sequences a skill, at the last checkpoint${run.clamps ? " and without clamps" : ""}, accuracy without ${theCalled(run, name)} (its mean instead): ${told.join(", ")}.`;
   };
 
   return {

@@ -41,6 +41,7 @@ export function asPython(/** @type {any} */ run, /** @type {import("./state.js")
     "import mnemoscope as ms",
     "",
     run.python.start,
+    ...(state.clamps ? ["run = ms.analyses.with_clamps(run)"] : []),
     "",
     "def batch(tokens):",
     "    tokens = torch.as_tensor(tokens)",
@@ -91,14 +92,15 @@ export function asCommands(/** @type {any} */ run, /** @type {import("./state.js
   const step = `--step ${run.steps[state.checkpoint]}`;
   const files = run.files.map((/** @type {string} */ file) => ` --dictionary ${quoted(file)}`).join("");
   const name = quoted(run.name);
-  const lines = [`mnemoscope predict ${name} ${quoted(forCommands(run, state.tokens))} ${step}`];
+  const asked = `${files}${state.clamps ? " --clamped" : ""}`;
+  const lines = [`mnemoscope predict ${name} ${quoted(forCommands(run, state.tokens))} ${step}${state.clamps ? "      # without clamps" : ""}`];
   if (state.edits.some(({ kind, site }) => site && site.pos === undefined && (kind === "mean" || kind === "zero"))) {
-    lines.push(`mnemoscope ablate ${name}${files} ${step}      # over many sequences`);
+    lines.push(`mnemoscope ablate ${name}${asked} ${step}      # over many sequences`);
   }
-  if (state.edits.some(({ kind, site }) => site && kind === "patch")) lines.push(`mnemoscope patch ${name}${files} ${step} --kind z --over layer head pos`);
-  if (state.edits.some(({ edge }) => edge)) lines.push(`mnemoscope edges ${name}${files} ${step}`);
+  if (state.edits.some(({ kind, site }) => site && kind === "patch")) lines.push(`mnemoscope patch ${name}${asked} ${step} --kind z --over layer head pos`);
+  if (state.edits.some(({ edge }) => edge)) lines.push(`mnemoscope edges ${name}${asked} ${step}`);
   const units = state.edits.filter(({ site }) => site?.neuron !== undefined).map(({ site }) => `--layer ${site?.layer}${site?.kind === "feature" ? " --units features" : ""}`);
-  lines.push(...[...new Set(units)].map((asked) => `mnemoscope neurons ${name}${files} ${step} ${asked}`));
+  lines.push(...[...new Set(units)].map((unit) => `mnemoscope neurons ${name}${asked} ${step} ${unit}`));
   return [...lines, `mnemoscope explore ${name}${files} --state ${quoted(fragment)}      # this page, as it is now`].join("\n");
 }
 

@@ -11,6 +11,7 @@
  * @typedef {import("./edits.js").Sources} Sources
  * @typedef {{logits: Tensor, cache: Map<string, Tensor>}} Pass
  */
+import { LOGITS, clamped, pointOf } from "./clamps.js";
 import { split } from "./dictionaries.js";
 import { edited, hookName, ranges, reaches } from "./edits.js";
 import { ACTIVATIONS, normalise, project, softmax, sum, turn } from "./layers.js";
@@ -26,7 +27,7 @@ const NORMALISED = "ln2.hook_normalized";
  * @returns {Pass}
  */
 export function forward(model, tokens, edits = [], sources = {}) {
-  const { cfg, weights, dictionaries } = model;
+  const { cfg, weights, dictionaries, clamps = [] } = model;
   const { d_model: d, n_heads: nHeads, d_head: dHead } = cfg;
   const n = tokens.length;
   const W = (/** @type {string} */ name) => weights[name]?.data;
@@ -42,9 +43,13 @@ export function forward(model, tokens, edits = [], sources = {}) {
     return split(own, x, rows, d, hook);
   };
 
-  /** A hook point: edits act, and what they leave is kept. */
+  /** With the clamps of training at that place. */
+  const held = (/** @type {string} */ name, /** @type {Tensor} */ tensor) =>
+    clamps.filter((clamp) => pointOf(clamp) === name).reduce((now, clamp) => clamped(now, clamp, tokens, cache), tensor);
+
+  /** A hook point: clamps act, then edits, and what they leave is kept. */
   const hook = (/** @type {string} */ name, /** @type {Float32Array} */ data, /** @type {number[]} */ shape) => {
-    let tensor = { shape, data: spliced(name, data) };
+    let tensor = held(name, { shape, data: spliced(name, data) });
     for (const edit of edits) {
       if (edit.site && hookName(edit.site) === name) tensor = edited(tensor, edit, edit.site, sources);
     }
@@ -190,7 +195,7 @@ export function forward(model, tokens, edits = [], sources = {}) {
   const last = norm("ln_final", read("logits", "", stream) ?? stream);
   const unembed = weights["unembed.W_U"];
   const logits = project(last, unembed.data, W("unembed.b_U"), d, unembed.shape[1]);
-  return { logits: { shape: [n, unembed.shape[1]], data: logits }, cache };
+  return { logits: held(LOGITS, { shape: [n, unembed.shape[1]], data: logits }), cache };
 }
 
 /** What every head of a layer adds to the residual stream: z W_O, (pos, head, d_model). */

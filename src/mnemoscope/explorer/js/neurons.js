@@ -162,7 +162,7 @@ export function neuronCard(app, without) {
         const own = attempt;
         inPieces(compare(view, edit), () => own === attempt);
       }
-      const key = JSON.stringify([state.run, state.checkpoint, state.units, state.neuron, state.pos]);
+      const key = JSON.stringify([state.run, state.checkpoint, state.clamps, state.units, state.neuron, state.pos]);
       if (key === asked) return;
       asked = key;
       turn += 1;

@@ -198,7 +198,7 @@ export function partsPanel(/** @type {any} */ app) {
         }
         if (neurons) drawNeurons(view, neurons, Number(site?.layer));
       });
-      /** @type {Element} */ (lines[lines.length - 1].line.querySelector(".part")).textContent = strayed ? "biases, and changes of the stream" : "biases";
+      /** @type {Element} */ (lines[lines.length - 1].line.querySelector(".part")).textContent = strayed ? `${rest.name}, and changes of the stream` : rest.name;
       const last = /** @type {Element} */ (list.lastElementChild);
       draw(last, total);
       const [one, other] = [run.outputs[answer], run.outputs[foil]];

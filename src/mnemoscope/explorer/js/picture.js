@@ -47,7 +47,8 @@ function heading(/** @type {import("./state.js").View} */ view) {
   const step = run.steps.length > 1 ? `, step ${run.steps[state.checkpoint]}` : "";
   const told = [`sequence: ${typed(run, state.tokens)}`, ...(differ ? [`other sequence: ${typed(run, state.other)}`] : [])];
   if (state.edits.length) told.push(`changes: ${state.edits.map((edit) => inWords(run, edit)).join("; ")}`);
-  return { title: `${run.label}${seed}${step}`, lines: told.flatMap(lined) };
+  const clamps = state.clamps ? ", with its clamps" : "";
+  return { title: `${run.label}${seed}${step}${clamps}`, lines: told.flatMap(lined) };
 }
 
 /** The attention of the chosen head with the changes in force, from a corner on. */

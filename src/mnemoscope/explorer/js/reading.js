@@ -9,11 +9,15 @@
  * @typedef {import("./forward.js").Pass} Pass
  * @typedef {{name: string, site: ?import("./edits.js").Site, value: number}} Share
  */
+import { strays } from "./clamps.js";
 import { hookName } from "./edits.js";
 import { softmax } from "./layers.js";
 import { component, embeddingsIn } from "./naming.js";
 import { unitWeights } from "./units.js";
 import { unpack } from "./weights.js";
+
+/** What stands for biases where clamps of training put something that no part adds. */
+export const HELD = "biases and clamps";
 
 /** A row of a tensor of rows. */
 export function row(/** @type {Tensor} */ tensor, /** @type {number} */ pos) {
@@ -68,7 +72,8 @@ function direction(/** @type {Model} */ model, /** @type {number} */ answer, /**
  * @param {number} pos
  * @param {number} answer
  * @param {number} foil
- * @returns {Share[]} Embeddings, heads and MLPs in their order, then the biases of all layers and of the unembedding.
+ * @returns {Share[]} Embeddings, heads and MLPs in their order, then the biases of all layers and of the unembedding,
+ *   with what clamps of training put where no part adds it.
  */
 export function attribution(model, pass, pos, answer, foil) {
   const { cfg, weights } = model;
@@ -102,7 +107,9 @@ export function attribution(model, pass, pos, answer, foil) {
       found.push({ name: `L${layer} MLP`, site: { kind: "mlp_out", layer }, value });
     }
   }
-  return [...found, { name: "biases", site: null, value: bias }];
+  if (!model.clamps?.some(strays)) return [...found, { name: "biases", site: null, value: bias }];
+  const rest = margin(pass, pos, answer, foil) - found.reduce((total, { value }) => total + value, 0);
+  return [...found, { name: HELD, site: null, value: rest }];
 }
 
 /** What each neuron of a layer, or each feature of its dictionary, adds directly to the same difference. */

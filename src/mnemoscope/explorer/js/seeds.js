@@ -120,13 +120,13 @@ export function seedsPanel(/** @type {any} */ app) {
         line.classList.toggle("chosen", number === state.run);
         line.querySelector("button")?.setAttribute("aria-current", String(number === state.run));
       }
-      const key = JSON.stringify([state.tokens, state.pos, answer, foil, run.steps[state.checkpoint], matchMedia("(prefers-color-scheme: dark)").matches]);
+      const key = JSON.stringify([state.tokens, state.pos, answer, foil, run.steps[state.checkpoint], state.clamps, matchMedia("(prefers-color-scheme: dark)").matches]);
       if (!node.open || key === asked) return;
       asked = key;
       turn += 1;
       const [one, two] = [run.outputs[answer], run.outputs[foil]];
       note.textContent =
-        `After ${positionName(run, state.pos)}, the models as they are, at step ${run.steps[state.checkpoint]} where a run has it, else at its last. ` +
+        `After ${positionName(run, state.pos)}, the models ${state.clamps ? "with their clamps" : "as they are"}, at step ${run.steps[state.checkpoint]} where a run has it, else at its last. ` +
         `A part adds this much directly to the logit of ${one} minus that of ${two}; it costs the probability of ${one} that is lost with its mean over sequences in its place. ` +
         "Heads stand by their roles. Choose a run to see it.";
       const { tokens, pos } = state;

@@ -17,6 +17,7 @@
  * @property {string} within        the class of sequences of `class`, a latent and its value, as in `source_slot:2`
  * @property {number} draw          of the sequence that `resample` takes activations from
  * @property {string} reference     exact predictor shown beside the model
+ * @property {""|"with"} clamps     `with`: the model with the clamps of its training; empty: as it is
  * @property {Edit[]} edits
  */
 import { forward } from "./forward.js";
@@ -26,7 +27,7 @@ import { unitsOf } from "./units.js";
 
 const NUMBERS = ["run", "checkpoint", "pos", "answer", "foil", "draw"];
 const SEQUENCES = ["tokens", "other"];
-const WORDS = ["head", "units", "neuron", "removal", "within", "reference"];
+const WORDS = ["head", "units", "neuron", "removal", "within", "reference", "clamps"];
 const REMOVAL_KINDS = ["mean", "class", "zero", "resample", "patch"];
 const KINDS = ["zero", "mean", "resample", "patch", "scale", "pattern"];
 
@@ -112,6 +113,7 @@ export function settled(/** @type {State} */ state, /** @type {any} */ run) {
     removal: REMOVAL_KINDS.includes(state.removal) && (state.removal !== "class" || within) ? state.removal : "mean",
     within: within ? within.join(":") : "",
     draw: inside(state.draw, Infinity) ?? 0,
+    clamps: /** @type {""|"with"} */ (state.clamps === "with" && run.clamps && !run.clamps.refused ? "with" : ""),
     edits: (Array.isArray(state.edits) ? state.edits : []).filter(
       (edit) => exists(edit, run, tokens.length) && (!edit.within || (edit.kind === "mean" && isClass(run, edit.within))),
     ),

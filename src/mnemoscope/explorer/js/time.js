@@ -59,7 +59,7 @@ export function timePanel(/** @type {any} */ app) {
         picture.append(svg("polyline", { class: `curve c${i}`, points: points.join(" ") }));
         legend.append(el("span", { class: `c${i}` }, `${name.replaceAll("_", " ")}`));
       });
-      legend.append(curves.share ? "accuracy on unseen sequences" : "on unseen sequences");
+      legend.append(`${curves.share ? "accuracy on unseen sequences" : "on unseen sequences"}${run.clamps ? ", without clamps" : ""}`);
       picture.setAttribute("aria-label", `curves of training: ${names.join(", ")}`);
       picture.append(svg("line", { class: "now", y1: 0, y2: HEIGHT }));
     },

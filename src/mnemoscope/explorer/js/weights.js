@@ -23,7 +23,8 @@
  * @property {?Rotary} rotary        null: positions are added to the stream, or to keys
  * @typedef {{dim: number, base: number, adjacent: boolean}} Rotary   pairs are neighbours, or halves
  * @typedef {import("./dictionaries.js").Dictionary} Dictionary
- * @typedef {{cfg: Config, weights: Object<string, Tensor>, dictionaries: Dictionary[]}} Model
+ * @typedef {import("./clamps.js").Clamp} Clamp
+ * @typedef {{cfg: Config, weights: Object<string, Tensor>, dictionaries: Dictionary[], clamps?: Clamp[]}} Model
  */
 
 /** Floats of half precision, given as their bits. */
@@ -51,12 +52,14 @@ export function unpack(/** @type {Packed} */ packed) {
 }
 
 /**
- * The models of a run, one a checkpoint; a tensor is unpacked when it is first needed.
+ * The models of a run, one a checkpoint, with the clamps of its training or without; a tensor is unpacked when it is
+ * first needed.
  *
  * @param {Packed[]} tensors   Of all runs; those that several checkpoints share stand there once.
- * @returns {(run: {cfg: Config, checkpoints: Object<string, number>[], dictionaries?: any[]}, checkpoint: number) => Model}
+ * @param {(run: any) => Object<string, IdealPart>} [ideals]   The ideal parts of a run's task.
+ * @returns {(run: any, checkpoint: number, withClamps?: boolean) => Model}
  */
-export function opener(tensors) {
+export function opener(tensors, ideals = () => ({})) {
   /** @type {Map<number, Tensor>} */
   const unpacked = new Map();
   const tensor = (/** @type {number} */ number) => {
@@ -67,12 +70,24 @@ export function opener(tensors) {
   const all = (/** @type {Object<string, number>} */ numbers) =>
     Object.fromEntries(Object.entries(numbers).map(([name, number]) => [name, tensor(number)]));
   const models = new Map();
-  return (run, checkpoint) => {
+  /** The clamps in force at a checkpoint. */
+  const clampsOf = (/** @type {any} */ run, /** @type {number} */ checkpoint) =>
+    run.clamps.parts
+      .map((/** @type {any} */ one, /** @type {number} */ i) => ({
+        ...one,
+        share: run.clamps.shares[checkpoint][i],
+        rows: one.rows === null ? null : tensor(one.rows),
+        value: one.ideal ? ideals(run)[one.ideal] : null,
+      }))
+      .filter((/** @type {Clamp} */ { share }) => share > 0);
+  return (run, checkpoint, withClamps = false) => {
     const numbers = run.checkpoints[checkpoint];
-    let model = models.get(numbers);
+    const changed = withClamps ? run.clamps.weights[checkpoint] : numbers;
+    let model = models.get(changed);
     if (!model) {
-      const dictionaries = (run.dictionaries ?? []).map((one) => ({ ...one, weights: all(one.tensors) }));
-      models.set(numbers, (model = { cfg: run.cfg, weights: all(numbers), dictionaries }));
+      const dictionaries = (run.dictionaries ?? []).map((/** @type {any} */ one) => ({ ...one, weights: all(one.tensors) }));
+      const clamps = withClamps ? clampsOf(run, checkpoint) : [];
+      models.set(changed, (model = { cfg: run.cfg, weights: all({ ...numbers, ...changed }), dictionaries, clamps }));
     }
     return model;
   };

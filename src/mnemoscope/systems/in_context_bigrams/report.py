@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.resources import files
 
 import xarray as xr
 
@@ -270,6 +271,11 @@ def view_section(page: Page, results: Mapping[str, Results]) -> None:
         attention_view(page, mark_triggers(first.isel(example=0)), "The start of an unseen sequence")
 
 
+def ideal_parts() -> str:
+    """The script with which the live explorer computes the ideal parts."""
+    return (files("mnemoscope.systems.in_context_bigrams") / "ideal_parts.js").read_text(encoding="utf-8")
+
+
 _BIRTH = replace(
     plain.PLAIN,
     title="In-context bigrams: the birth of an induction head",
@@ -285,7 +291,7 @@ _BIRTH = replace(
     predict=partial(plain.predict, reference=IDEAL, knows=known_of),
     trajectory=trajectory,
 )
-REPORTS.add(InContextBigrams.name, _BIRTH)
+REPORTS.add(InContextBigrams.name, replace(_BIRTH, ideal_parts=ideal_parts))
 _NOISY = Truncation(measure=truncate_noisy, tables=removed_tables, note=NOTE)
 REPORTS.add(
     NoisyRecall.name,

@@ -6,6 +6,7 @@ lowest to the highest seed of each configuration. Losses are those that training
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.resources import files
 
 import plotly.graph_objects as go
 import torch
@@ -204,6 +205,11 @@ def example_words(task: FewShot, batch: Batch) -> tuple[str, str]:
     return " ".join(task.symbol(int(token)) for token in batch.inputs[0]), task.symbol(int(batch.targets[0, -1]))
 
 
+def ideal_parts() -> str:
+    """The script with which the live explorer computes the ideal parts."""
+    return (files("mnemoscope.systems.induction_formation") / "ideal_parts.js").read_text(encoding="utf-8")
+
+
 REPORTS.add(
     FewShot.name,
     replace(
@@ -220,5 +226,6 @@ REPORTS.add(
         parse=parse,
         predict=predict,
         trajectory=trajectory,
+        ideal_parts=ideal_parts,
     ),
 )
