@@ -29,4 +29,4 @@ def test_the_data_wheels_bring_every_run(installation, tmp_path):
     assert max(sizes.values()) < MOST_DATA
     code = "from mnemoscope.models import zoo; print(len(zoo.labels()), zoo.missing(), zoo.not_installed())"
     result = installation.run(["python", "-c", code], tmp_path)
-    assert result.stdout.splitlines()[-1] == "74 [] None"
+    assert result.stdout.splitlines()[-1] == "76 [] None"
