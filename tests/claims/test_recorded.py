@@ -25,7 +25,6 @@ NOT_TRIED = {
     "I5",
     "I5-subcircuits",
     "I6",
-    "E1",
     "E7",
 }
 """L1 and L2 ask for models that are too large, those of the others are not trained: `docs/outcomes.md` says so."""
