@@ -25,6 +25,7 @@ NOT_TRIED = {
     "I5",
     "I5-subcircuits",
     "I6",
+    "D2",
     "E1",
     "E7",
 }
