@@ -97,8 +97,8 @@ def match_activations(
         InputError: The inputs differ in number, there are fewer than two sequences, or the threshold is no correlation.
 
     >>> post = ms.analyses.neuron_activity(model, batch).activation[:, None]
-    >>> ms.analyses.match_activations(post, post.flip(-1)).partner.values[:2].tolist()
-    [63, 62]
+    >>> ms.analyses.match_activations(post, post.flip(-1)).share.values.tolist()
+    [1.0, 1.0]
     """
     in_range("threshold", threshold, -1, 1)
     in_range("n_draws", n_draws, 1, float("inf"))
