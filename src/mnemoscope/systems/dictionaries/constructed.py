@@ -121,7 +121,7 @@ def copies() -> HookedModel:
     """The head that carries y writes the answer itself, and the only neuron does nothing."""
     model, blocks = carriers(1)
     with torch.no_grad():
-        set_value_output(model, (0, list(PLACES).index("y")), (blocks["token"], LOGIT * blocks["answer"]))
+        set_value_output(model, (0, list(PLACES).index("y")), (blocks["token"], LOGIT * blocks["answer"]))  # pyright: ignore
     return model
 
 
