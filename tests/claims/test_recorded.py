@@ -25,7 +25,6 @@ NOT_TRIED = {
     "I5",
     "I5-subcircuits",
     "I6",
-    "D2",
     "E1",
     "E7",
 }
