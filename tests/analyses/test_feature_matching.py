@@ -142,3 +142,22 @@ def test_what_cannot_be_matched_is_refused(changes, words):
     arguments = {"one": side, "other": side, "batch": batch(), **changes}
     with pytest.raises(InputError, match=words):
         ms.analyses.dictionary_agreement(**arguments)
+
+
+def test_units_of_any_kind_are_matched_as_features_are():
+    """With what a dictionary's features do given as numbers, the rest is the same."""
+    model, sides, b = random_model(mlp=True), [random_dictionary(seed) for seed in (0, 1)], batch()
+    ours = ms.analyses.dictionary_agreement((model, sides[0]), (model, sides[1]), b, threshold=0.3)
+    _, cache = model.run_with_cache(b.inputs)
+    encoded = [side.encode(cache["blocks.0.ln2.hook_normalized"]) for side in sides]
+    found = ms.analyses.match_activations(*encoded, threshold=0.3)
+    for name in ("share", "shuffled_share", "similarity", "dead"):
+        assert found[name].values == pytest.approx(ours[name].values, abs=1e-5)
+    assert found.partner.values.tolist() == ours.partner.values.tolist()
+
+
+def test_activations_of_other_sequences_are_refused():
+    one = torch.zeros(5, 2, 3)
+    for other in (torch.zeros(4, 2, 3), torch.zeros(5, 1, 3)):
+        with pytest.raises(InputError, match="on the same sequences"):
+            ms.analyses.match_activations(one, other)

@@ -62,6 +62,7 @@ from .evaluation import lowest_skill_accuracy as lowest_skill_accuracy
 from .evaluation import mean_loss as mean_loss
 from .evaluation import subgroup_sequences as subgroup_sequences
 from .feature_matching import dictionary_agreement as dictionary_agreement
+from .feature_matching import match_activations as match_activations
 from .forward import check_fits as check_fits
 from .forward import log_probs as log_probs
 from .forward import predicted_vectors as predicted_vectors

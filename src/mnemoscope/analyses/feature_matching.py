@@ -63,16 +63,55 @@ def dictionary_agreement(
     ([1.0, 1.0], 1.0)
     """
     check_is_batch(batch)
-    in_range("threshold", threshold, -1, 1)
     in_range("n_draws", n_draws, 20, float("inf"))
     if batch.ragged or len(batch) < 2:
         raise InputError("features are matched on at least two sequences of one length; the batch has others")
-    sides = [_standardised(*side, batch) for side in (one, other)]
-    (first, alive), (second, others) = sides
+    activations = [_activations(*side, batch) for side in (one, other)]
+    found = match_activations(activations[0], activations[1], threshold=threshold, n_draws=n_draws, seed=seed)
+    found = found.rename(unit="feature", n_units="n_features")
+    return found.assign_attrs(one=str(one[1]), other=str(other[1]), n=len(batch))
+
+
+@torch.no_grad()
+def match_activations(
+    one: Float[Tensor, "batch pos unit"],
+    other: Float[Tensor, "batch pos other_unit"],
+    *,
+    threshold: float = 0.7,
+    n_draws: int = 20,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Units of any kind, matched one to one by their activations on the same inputs, as dictionaries are.
+
+    Args:
+        one: Activations of units, such as the neurons of a layer.
+        other: Activations of other units on the same sequences, in the same order.
+        threshold: Correlation that a partner has at least.
+        n_draws: Shuffles of the sequences of `other`, for comparison.
+        seed: Shuffles draw from this seed's stream `agreement`.
+
+    Returns:
+        As `dictionary_agreement`, with `unit` and `n_units` in place of `feature` and `n_features`.
+
+    Raises:
+        InputError: The inputs differ in number, there are fewer than two sequences, or the threshold is no correlation.
+
+    >>> post = ms.analyses.neuron_activity(model, batch).activation[:, None]
+    >>> ms.analyses.match_activations(post, post.flip(-1)).share.values.tolist()
+    [1.0, 1.0]
+    """
+    in_range("threshold", threshold, -1, 1)
+    in_range("n_draws", n_draws, 1, float("inf"))
+    if one.shape[:2] != other.shape[:2] or len(one) < 2:
+        raise InputError(
+            "activations are matched on the same sequences, at least two of them; got "
+            f"{tuple(one.shape[:2])} and {tuple(other.shape[:2])} sequences and positions"
+        )
+    (first, alive), (second, others) = (_standardised(each) for each in (one, other))
     draws = generator(seed, "agreement")
     shuffled = []
     for _ in progress(range(n_draws)):
-        order = torch.randperm(len(batch), generator=draws).to(second.device)
+        order = torch.randperm(len(one), generator=draws).to(second.device)
         shuffled.append(_match(first, second[order]))
     partner, correlation = torch.full((len(alive),), -1), torch.full((len(alive),), float("nan"))
     rows, columns, values = _match(first, second)
@@ -90,30 +129,35 @@ def dictionary_agreement(
             "similarity": float(values.mean()),
             "shuffled_share": (("draw", "side"), [shares(draw[2]) for draw in shuffled]),
             "shuffled_similarity": ("draw", [float(draw[2].mean()) for draw in shuffled]),
-            "dead": ("side", [float((~each).double().mean()) for _, each in sides]),
-            "n_features": ("side", [len(each) for _, each in sides]),
-            "partner": ("feature", to_numpy(partner)),
-            "correlation": ("feature", to_numpy(correlation)),
+            "dead": ("side", [float((~each).double().mean()) for each in (alive, others)]),
+            "n_units": ("side", [len(alive), len(others)]),
+            "partner": ("unit", to_numpy(partner)),
+            "correlation": ("unit", to_numpy(correlation)),
         },
-        coords={"side": ["one", "other"], "feature": range(len(alive)), "draw": range(n_draws)},
-        attrs={"threshold": threshold, "one": str(one[1]), "other": str(other[1]), "n": len(batch)},
+        coords={"side": ["one", "other"], "unit": range(len(alive)), "draw": range(n_draws)},
+        attrs={"threshold": threshold, "n": len(one)},
     )
 
 
-def _standardised(
-    model: ModelLike, dictionary: Dictionary, batch: Batch
-) -> tuple[Float[Tensor, "batch pos live"], Bool[Tensor, " feature"]]:
-    """Activations of mean 0 and length 1 over the places, of the features that are not dead, and a mask of these."""
+def _activations(model: ModelLike, dictionary: Dictionary, batch: Batch) -> Float[Tensor, "batch pos feature"]:
+    """Activations of features at all positions of a batch."""
     model = resolve_model(model, batch=batch)
     check_fits(model, batch, vectors=True)
     in_range(f"the number of features of {dictionary.name}", dictionary.n_features, 1, MAX_MATCHED)
     read, _ = dictionary.hooks(model.cfg)
     x = record_activations(model, batch, {read}, by_engine=True)[read]
-    features = dictionary.to(x.device, x.dtype).encode(x).double()
-    features = features - features.mean((0, 1))
-    length = features.square().sum((0, 1)).sqrt()
+    return dictionary.to(x.device, x.dtype).encode(x)
+
+
+def _standardised(
+    activations: Float[Tensor, "batch pos unit"],
+) -> tuple[Float[Tensor, "batch pos live"], Bool[Tensor, " unit"]]:
+    """Activations of mean 0 and length 1 over the places, of the units that are not dead, and a mask of these."""
+    centred = activations.double()
+    centred = centred - centred.mean((0, 1))
+    length = centred.square().sum((0, 1)).sqrt()
     alive = length > _ROUNDING * (length.max() + _ROUNDING)
-    return features[..., alive] / length[alive], alive
+    return centred[..., alive] / length[alive], alive
 
 
 def _match(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor, Tensor]:

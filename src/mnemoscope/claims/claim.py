@@ -323,12 +323,15 @@ def most(name: str, direction: Direction, margin: float, unit: str) -> Criterion
 
 def case(
     name: str,
-    plant: Callable[[int], Mapping[str, Subject] | Mapping[str, Measured]],
+    plant: Callable[[int], Mapping[str, Any]],
     *,
     n: int = 4,
     elsewhere: float = 1e-5,
 ) -> Case:
-    """A control with `n` planted cases, and how far its values may differ on other machines."""
+    """A control with `n` planted cases, and how far its values may differ on other machines.
+
+    Planted is what stands in the place of the configurations (`Control.plant`), or what else the measure takes.
+    """
     return partial(Control, name=name, plant=plant, n=n, elsewhere=elsewhere)
 
 

@@ -103,6 +103,28 @@ def mixtures() -> HookedModel:
     return model
 
 
+def mixtures_again() -> HookedModel:
+    """Mixtures as another training could give them: neurons read other directions, and heads come in another order."""
+    model = mixtures()
+    mlp, attention = model.blocks[0].mlp, model.blocks[0].attn
+    turn = torch.linalg.qr(torch.randn(4 * N, 4 * N, generator=stream(1, "mixtures"), dtype=torch.float32))[0]
+    with torch.no_grad():
+        read, written = mlp.W_in[:, : 4 * N] @ turn, turn.T @ mlp.W_out[: 4 * N]
+        mlp.W_in.copy_(torch.cat([read, -read], 1))
+        mlp.W_out.copy_(torch.cat([written, -written]))
+        for name in ("W_Q", "W_K", "W_V", "W_O"):
+            getattr(attention, name).copy_(getattr(attention, name).roll(1, 0))
+    return model
+
+
+def copies() -> HookedModel:
+    """The head that carries y writes the answer itself, and the only neuron does nothing."""
+    model, blocks = carriers(1)
+    with torch.no_grad():
+        set_value_output(model, (0, list(PLACES).index("y")), (blocks["token"], LOGIT * blocks["answer"]))  # pyright: ignore
+    return model
+
+
 def carriers(n_neurons: int, *, others: float = 1.0) -> tuple[HookedModel, dict[str, Float[Tensor, "d_model token"]]]:
     """A model with some neurons whose heads carry x, y, a and b to the last position, and the directions of its blocks.
 

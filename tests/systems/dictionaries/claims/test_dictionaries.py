@@ -1,15 +1,15 @@
-"""F-K1 and D5: their controls, and what decides them."""
+"""F-K1, D2 and D5: their controls, and what decides them."""
 
 import pytest
 
-from mnemoscope.systems.dictionaries.claims import error, selectivity
+from mnemoscope.systems.dictionaries.claims import agreement, error, selectivity
 from tests.support import MINUTES
 from tests.systems.on_trial import verdict
 from tests.systems.planting import misbehaving
 
 
-@MINUTES  # three transcoders are trained for each of three models
-@pytest.mark.parametrize("claim", [selectivity.CLAIM, error.CLAIM], ids=lambda claim: claim.id)
+@MINUTES  # up to three transcoders are trained for each of several models
+@pytest.mark.parametrize("claim", [selectivity.CLAIM, agreement.CLAIM, error.CLAIM], ids=lambda claim: claim.id)
 def test_their_controls_behave(claim):
     assert misbehaving(claim) == {}
 
@@ -52,3 +52,18 @@ def test_what_decides_f_k1(found, holding):
 def test_what_decides_d5(loss, recall, noise, expected):
     found = {"loss": loss, "recall": recall, "noise": noise, "gate": 1.0}
     assert [verdict(one, found).outcome for one in (error.CLAIM, *error.CLAIM.rivals)] == expected
+
+
+@pytest.mark.parametrize(
+    ("lead", "rotated", "neurons", "holding"),
+    [
+        (0.3, -0.2, 0.2, {"D2"}),
+        (0.1, -0.2, 0.2, set()),
+        (0.3, -0.05, 0.2, {"D2", "D2-rotated"}),
+        (0.3, -0.2, 0.05, {"D2", "D2-grain"}),
+    ],
+)
+def test_what_decides_d2(lead, rotated, neurons, holding):
+    found = {"lead": lead, "rotated less features": rotated, "neurons less features": neurons, "gate": 1.0}
+    everyone = (agreement.CLAIM, *agreement.CLAIM.rivals)
+    assert {one.id for one in everyone if verdict(one, found).outcome == "SUPPORTED"} == holding

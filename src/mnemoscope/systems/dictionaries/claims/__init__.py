@@ -1,1 +1,1 @@
-"""Claims F-K1 and D5."""
+"""Claims F-K1, D2 and D5."""
