@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+import mnemoscope as ms
 from mnemoscope.cli import main
 
 
@@ -25,3 +26,21 @@ def test_an_unknown_analysis_is_refused_before_anything_is_measured(four_values,
     assert "--analyses must be one of" in (said := capsys.readouterr().err)
     assert "'entropi'" in said
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.full
+def test_features_of_a_dictionary_have_a_section_and_stand_in_the_explorer(tmp_path, monkeypatch):
+    """Without the option there is neither."""
+    monkeypatch.chdir(tmp_path)
+    run = ms.open_run("zoo:v3-quick/seed-16")
+    found = ms.train_dictionary(run, recipe=ms.DictionaryRecipe(width=0.25, k=4, n_steps=30))
+    ms.save_dictionary(found, tmp_path / "few.safetensors")
+    main(["report", "zoo:v3-quick/seed-16", "--dictionary", "few.safetensors"])
+    html = (tmp_path / "report.html").read_text()
+    [_, section] = html.split(">Features of layer 0</h2>")
+    assert "fraction of each skill (accuracy) with k features kept" in section
+    assert "Its error stays as it is" in section
+    with_features = (tmp_path / "report-explorer.html").stat().st_size
+    main(["report", "zoo:v3-quick/seed-16", "--out", "plain.html"])
+    assert "Features of layer" not in (tmp_path / "plain.html").read_text()
+    assert with_features > (tmp_path / "plain-explorer.html").stat().st_size

@@ -184,7 +184,7 @@ def first_seeds(
         SelectedRun(
             run=run,
             n_checkpoints=max(1, WEIGHT_BYTES // len(fitting) // n_bytes),
-            removed=_removal_by_role(results[label], run.spec.seed),
+            removed=_removal_by_role(results[label.removesuffix(run.view)], run.spec.seed),
         )
         for label, (run, n_bytes) in fitting.items()
     ]

@@ -229,17 +229,25 @@ def _most_needed(neurons: xr.Dataset, top: int) -> list[int]:
 
 
 def figures(measured: MeasuredRuns) -> list[tuple[str, Any]]:
-    """The share of each skill over the number of neurons kept, and what the most needed neurons read and write."""
+    """The share of each skill over the number of neurons kept, and what the most needed neurons read and write.
+
+    Keys and values have scales of their own: those of a feature differ by orders of magnitude.
+    """
+    from mnemoscope.report.figures import heatmaps
+
     neurons, units = measured.results["neurons"].isel(seed=0), units_of(measured)
-    keyed = "key_token" in neurons
+    chosen = neurons.isel(neuron=_most_needed(neurons, measured.options.top)).rename(neuron=units[:-1])
+    panels = {"read": key_panels(chosen), "write": {f"value: {chosen.value.dims[-1]}": chosen.value}}
+    symbols = token_symbols(measured)
     return [
         (
             f"Fraction of each skill against the number of {units} kept; one line per seed.",
             share_figure(measured.results["shares"], units),
         ),
-        (
-            f"What {_title(neurons, units)} {'read and write' if keyed else 'write'}.",
-            key_figure(neurons, top=measured.options.top, symbols=token_symbols(measured), units=units),
+        *(
+            (f"What {_title(neurons, units)} {word}.", heatmaps(each, symbols=symbols))
+            for word, each in panels.items()
+            if each
         ),
     ]
 
@@ -266,18 +274,14 @@ def share_figure(shares: xr.Dataset, units: str = "neurons") -> Any:
     return figure.update_layout(**ms.report.LAYOUT, height=360)
 
 
-def key_figure(neurons: xr.Dataset, *, top: int, symbols: Sequence[str], units: str = "neurons") -> Any:
-    """Keys and values of the most needed neurons of one run, each part a panel: what they read, what they write."""
-    from mnemoscope.report.figures import heatmaps
-
-    chosen = neurons.isel(neuron=_most_needed(neurons, top)).rename(neuron=units[:-1])
+def key_panels(chosen: xr.Dataset) -> dict[str, xr.DataArray]:
+    """Keys of some neurons or features: by tokens and positions, directly and through each head; none without keys."""
     kinds = {"token": "token", "pos": "position"}
     panels = {f"key: {word}": chosen[f"key_{kind}"] for kind, word in kinds.items() if f"key_{kind}" in chosen}
     for head, (kind, word) in product(chosen["head"].values.tolist() if panels else (), kinds.items()):
         if f"key_head_{kind}" in chosen:
             panels[f"key: {word}s read through H{head}"] = chosen[f"key_head_{kind}"].sel(head=head, drop=True)
-    panels[f"value: {chosen.value.dims[-1]}"] = chosen.value
-    return heatmaps(panels, symbols=symbols)
+    return panels
 
 
 def finding(measured: MeasuredRuns) -> str:

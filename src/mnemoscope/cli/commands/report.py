@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+
+from tyro.conf import UseAppendAction
 
 import mnemoscope as ms
 from mnemoscope.cli.analysis import analyse_runs, fill_page, measure_configuration
@@ -14,7 +16,7 @@ from mnemoscope.cli.options import RegisteredNames, ReportOptions, RunOptions
 from mnemoscope.core.errors import one_of
 
 Sections = Mapping[str, "Mapping[str, ms.records.Display]"]
-"""Displays by name of an analysis and label of a configuration."""
+"""Displays by title of a section and label of a configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,37 +25,48 @@ class Report(RunOptions, ReportOptions):
 
     analyses: Annotated[tuple[str, ...], RegisteredNames("analyses")] = ()
     """Sections of these analyses too, by the names of their commands, with default options."""
+    dictionary: UseAppendAction[tuple[Path, ...]] = ()
+    """Dictionary whose features get a section, are sites of the analyses, and stand beside the neurons of the explorer;
+    a file or directory; one name for all runs, such as `dictionaries/dictionary-00.safetensors` after
+    `dictionary train`. May be repeated, one a layer."""
     out: Path = Path("report.html")
     """The page."""
 
 
 def run(options: Report) -> None:
     """Analyse the runs and write the page."""
-    runs, chosen = ms.find_runs(options.runs), _records(options.analyses)
-    for record in chosen:
-        record.refuse(record.options(), runs)
-    parts, sections = analyse_all(runs, options.jobs), _sections(chosen, runs, options.jobs)
-    write_report(options.out, runs, parts, options, sections)
+    runs = ms.find_runs(options.runs)
+    shown = [ms.models.run_with_dictionaries(run, options.dictionary) for run in runs] if options.dictionary else runs
+    chosen = _chosen(options.analyses, shown)
+    for record, asked in chosen.values():
+        record.refuse(asked, shown)
+    parts, sections = analyse_all(runs, options.jobs), _sections(chosen, shown, options.jobs)
+    write_report(options.out, runs, parts, options, sections, shown=shown)
 
 
-def _records(names: Sequence[str]) -> list[ms.records.Record]:
-    """The records of the analyses with these names."""
+def _chosen(names: Sequence[str], runs: Sequence[ms.Run]) -> dict[str, tuple[ms.records.Record, Any]]:
+    """The records with these names and their options, by title, and those of the features of every dictionary."""
+    from mnemoscope.models.dictionaries import dictionary_files
+
     known = ms.records.records()
     for name in names:
         one_of("--analyses", name, known)
-    return [known[name] for name in dict.fromkeys(names)]
+    chosen = {name.capitalize(): (known[name], known[name].options()) for name in names}
+    neurons = known["neurons"]
+    for file in dictionary_files(runs[0]):
+        layer = ms.load_dictionary(file, model=runs[0]).layer
+        chosen[f"Features of layer {layer}"] = (neurons, neurons.options(units="features", layer=layer))
+    return chosen
 
 
-def _sections(chosen: Sequence[ms.records.Record], runs: Sequence[ms.Run], jobs: int) -> Sections:
-    """The displays of every configuration, by analysis."""
+def _sections(chosen: Mapping[str, tuple[ms.records.Record, Any]], runs: Sequence[ms.Run], jobs: int) -> Sections:
+    """The displays of every configuration, by title."""
     return {
-        record.name: {
-            label: ms.records.render_results(
-                record, measure_configuration(record, label, members, record.options(), jobs)
-            )
+        title: {
+            label: ms.records.render_results(record, measure_configuration(record, label, members, asked, jobs))
             for label, members in ms.models.by_label(runs).items()
         }
-        for record in chosen
+        for title, (record, asked) in chosen.items()
     }
 
 
@@ -95,16 +108,22 @@ def write_report(
     parts: Sequence[tuple[ms.TaskReport, dict[str, ms.report.Results]]],
     options: ReportOptions,
     sections: Sections | None = None,
+    *,
+    shown: Sequence[ms.Run] | None = None,
 ) -> None:
-    """Write the page on some runs, with sections of analyses, and the explorer unless it is declined; say where."""
+    """Write the page on some runs, with sections of analyses, and the explorer unless it is declined; say where.
+
+    `shown` are the runs of the explorer, such as those with dictionaries; None: the same.
+    """
     from mnemoscope.cli.output import console, write_page
     from mnemoscope.report.task_report import report_page
 
-    explorer = _explorer(path.with_name(f"{path.stem}-explorer.html"), runs, parts) if options.explore else None
+    place = path.with_name(f"{path.stem}-explorer.html")
+    explorer = _explorer(place, shown or runs, parts) if options.explore else None
     with console.status("the report is written"):
         page = report_page(parts, tasks=[run.spec.task for run in runs], explorer=explorer)
-        for name, displays in (sections or {}).items():
-            page.section(name.capitalize())
+        for title, displays in (sections or {}).items():
+            page.section(title)
             for label, display in displays.items():
                 page.heading(label)
                 fill_page(page, display)
