@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,7 +55,7 @@ def _chosen(names: Sequence[str], runs: Sequence[ms.Run]) -> dict[str, tuple[ms.
     neurons = known["neurons"]
     for file in dictionary_files(runs[0]):
         layer = ms.load_dictionary(file, model=runs[0]).layer
-        chosen[f"Features of layer {layer}"] = (neurons, neurons.options(units="features", layer=layer))
+        chosen[f"Features of layer {layer}"] = (neurons, replace(neurons.options(), units="features", layer=layer))
     return chosen
 
 
