@@ -21,6 +21,7 @@ def _script():
 NOTEBOOKS = _script()
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("page", NOTEBOOKS.PAGES)
 def test_a_notebook_is_that_of_its_page_and_was_run(page):
     """After a change of a page: `make notebooks`."""
