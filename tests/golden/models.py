@@ -1,8 +1,9 @@
 """The models that are on record: one of the zoo for every family of presets, and three shapes of language models.
 
-Each with a batch, minimal pairs, and skills, all from fixed generators.
+Each with a batch, minimal pairs, and skills, all from fixed generators. DEVICE=cuda moves them to a GPU.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -43,6 +44,7 @@ LANGUAGE: dict[str, dict[str, Any]] = {
 """As GPT-2; as GPT-NeoX, with rotary positions on half of a head and MLPs in parallel; as Llama, with rotary positions,
 RMSNorm, a gated MLP and heads that share keys and values."""
 N = 6
+DEVICE = os.environ.get("DEVICE", "cpu")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,7 +73,16 @@ class Case:
 @cache
 def case(name: str) -> Case:
     """A model by name; the same object at every call, so nobody may change it."""
-    return _language(name) if name in LANGUAGE else _of_zoo(name)
+    found = _language(name) if name in LANGUAGE else _of_zoo(name)
+    if DEVICE == "cpu":
+        return found
+    return replace(
+        found,
+        model=found.model.to(DEVICE),
+        pairs=replace(found.pairs, clean=found.pairs.clean.to(DEVICE), corrupted=found.pairs.corrupted.to(DEVICE)),
+        reference=found.reference.to(DEVICE),
+        skills={skill: where.to(DEVICE) for skill, where in found.skills.items()},
+    )
 
 
 def language_model(name: str) -> Any:

@@ -16,7 +16,7 @@ import mnemoscope as ms
 from mnemoscope.claims.recorded import recorded_verdicts
 from mnemoscope.core.site import KINDS, OF_DICTIONARY
 from tests.golden import analyses, forward, trainings, verdicts
-from tests.golden.models import case
+from tests.golden.models import DEVICE, case
 from tests.golden.summary import (
     DATA,
     Arrays,
@@ -76,7 +76,9 @@ def test_trainings(name):
     assert not off("trainings", name, trainings.arrays(name), TRAININGS[trainings.dtype_of(name)])
 
 
-@pytest.mark.skipif(machine() != _BITS["machine"], reason="bits depend on the processor and on PyTorch")
+@pytest.mark.skipif(
+    DEVICE != "cpu" or machine() != _BITS["machine"], reason="bits depend on the processor and on PyTorch"
+)
 @pytest.mark.parametrize(("part", "name"), [(part, name) for part in ("forward", "trainings") for name in _BITS[part]])
 def test_bits(part, name):
     assert {"forward": forward, "trainings": trainings}[part].bits(name) == _BITS[part][name]

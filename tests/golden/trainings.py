@@ -19,6 +19,7 @@ import numpy as np
 
 import mnemoscope as ms
 from mnemoscope.core.specification import RunSpec
+from tests.golden.models import DEVICE
 from tests.golden.summary import as_array, digest
 from tests.lines.outcome import TRAINED
 from tests.support import seeded
@@ -64,7 +65,7 @@ def metrics(run: ms.Run) -> dict[str, np.ndarray]:
 def trained(name: str, dtype: str) -> tuple[dict[str, Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Checkpoints and metrics of a short run."""
     with tempfile.TemporaryDirectory() as place:
-        run = ms.train(short(name, dtype), Path(place) / "run")
+        run = ms.train(short(name, dtype), Path(place) / "run", device=DEVICE)
         return checkpoints(run), metrics(run)
 
 

@@ -115,6 +115,6 @@ MAX_TOKENS = 2**13
 
 
 def monitoring_batch(task: Task, *, split: str, seed: int, device: torch.device | str = "cpu") -> Batch:
-    """The monitoring batch of a run: the same at every step, from the stream `monitor` of the run's seed."""
+    """The monitoring batch of a run, the same at every step and on every device: the stream `monitor` of its seed."""
     n = max(1, min(N_MONITOR, MAX_TOKENS // task.n_ctx))
-    return task.monitor(n, split=split, generator=generator(seed, "monitor", split, device=device))
+    return task.monitor(n, split=split, generator=generator(seed, "monitor", split)).to(device)

@@ -161,11 +161,9 @@ def _verify(inspection: Inspection, n_steps: int | None) -> RunVerification:
 
 def _compare_batches(run: Run, checked: list[str], missing: list[str]) -> str:
     """Compare the digest of the first batches; returns why the run is refused."""
-    written, device = run.origin.get("first_batches"), run.origin.get("device", "cpu")
+    written = run.origin.get("first_batches")
     if written is None:
         missing.append("no digest of the first batches was written down")
-    elif device != "cpu":
-        missing.append(f"the first batches were drawn on another device ({device})")
     elif written == expected_origin(run.spec)["first_batches"]:
         checked.append("the first batches follow from the seed")
     elif run.origin.get("machine") == machine():

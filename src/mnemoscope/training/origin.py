@@ -1,13 +1,11 @@
 """The origin of a run: digests of its initial weights and of its first batches, which both follow from the seed.
 
 Training writes them into run.json at its first step, from what it really starts with; `expected_origin` computes them
-from the specification again. Bits of the initial weights need the same kind of machine, batches the same type of
-device.
+from the specification again. Bits of the initial weights need the same kind of machine.
 """
 
 from collections.abc import Mapping, Sequence
 
-import torch
 from torch import Tensor
 
 from mnemoscope.core.specification import RunSpec
@@ -49,6 +47,6 @@ def origins(
     ]
 
 
-def expected_origin(spec: RunSpec, device: torch.device | str = "cpu") -> dict[str, str]:
-    """The origin that a run has by its specification."""
-    return origins([spec], [weights_of(spec)], TrainingBatches([spec], device))[0]
+def expected_origin(spec: RunSpec) -> dict[str, str]:
+    """The origin that a run has by its specification, trained on a CPU."""
+    return origins([spec], [weights_of(spec)], TrainingBatches([spec]))[0]

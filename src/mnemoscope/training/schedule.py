@@ -104,7 +104,10 @@ class Examples(NamedTuple):
 
 
 class TrainingBatches:
-    """The training batches of runs that differ in the seed only."""
+    """The training batches of runs that differ in the seed only.
+
+    They are drawn on the CPU, so that a seed has the same data on every device.
+    """
 
     def __init__(self, specs: Sequence[RunSpec], device: torch.device | str = "cpu"):
         self._specs, self._device = list(specs), device
@@ -152,8 +155,8 @@ class TrainingBatches:
         task = task_at(spec.task, spec.recipe, step)
         if self._full:
             return all_sequences(task).to(self._device)
-        stream = generator(spec.seed, "data", step // self._steps, device=self._device)
-        return task.sample(self._steps * self._size, split="train", generator=stream)
+        stream = generator(spec.seed, "data", step // self._steps)
+        return task.sample(self._steps * self._size, split="train", generator=stream).to(self._device)
 
 
 def all_sequences(task: Task) -> Batch:

@@ -74,14 +74,10 @@ _VARIED = ("formation", "formation-match", "formation-layer-1-copy")
 
 def _plans(seeds: tuple[int, ...]) -> tuple[TrainingSet, ...]:
     return (
-        TrainingSet(recipe="quick", presets=tuple(CONDITIONS), seeds=seeds, packed=False),
-        TrainingSet(
-            recipe="quick", presets=("formation",), seeds=seeds, changes=LESIONED, called="lesion", packed=False
-        ),
+        TrainingSet(recipe="quick", presets=tuple(CONDITIONS), seeds=seeds),
+        TrainingSet(recipe="quick", presets=("formation",), seeds=seeds, changes=LESIONED, called="lesion"),
         *(
-            TrainingSet(
-                recipe="quick", presets=_VARIED, seeds=seeds, changes=changes, called=f"more-{name}", packed=False
-            )
+            TrainingSet(recipe="quick", presets=_VARIED, seeds=seeds, changes=changes, called=f"more-{name}")
             for name, changes in MORE.items()
         ),
     )

@@ -81,7 +81,16 @@ for _name, _value in _PRESETS.items():
     PRESETS.add(_name, _value)
 
 _SEEDS = tuple(range(32, 48))
-_JUDGED = ("markov-2", "markov-3", "markov-8", "markov-doubly-stochastic", "markov-after-unigram", "markov-trigrams")
+_JUDGED = (
+    "markov-2",
+    "markov-3",
+    "markov-8",
+    "markov-doubly-stochastic",
+    "markov-after-unigram",
+    "markov-trigrams",
+    "markov-chains-4",
+    "markov-chains-256",
+)
 """Presets that verdicts rest on; the runs of the others are not packed."""
 _OTHERS = tuple(name for name in _PRESETS if name not in _JUDGED)
 SYSTEMS.add(

@@ -5,14 +5,15 @@ from functools import cache
 import numpy as np
 import pytest
 
-from mnemoscope import PromptPairs
-from mnemoscope.systems.induction_formation.analyses.heads import heads_alone, strengths
+from mnemoscope import Mean, Named, PromptPairs, Site, preset, run_with
+from mnemoscope.models.building import build_untrained
+from mnemoscope.systems.induction_formation.analyses.heads import heads_alone, scores, strengths
 from mnemoscope.systems.induction_formation.analyses.subcircuits import progress
 from mnemoscope.systems.induction_formation.analyses.tracking import trajectory
 from mnemoscope.systems.induction_formation.analyses.wiring import effective_number, wiring
 from mnemoscope.systems.induction_formation.constructed import copier, induction
 from mnemoscope.systems.induction_formation.tasks import FewShot
-from tests.support import seeded
+from tests.support import perturbed, seeded
 
 TASK = FewShot(n_classes=6, n_labels=4).for_seed(0)
 
@@ -44,6 +45,18 @@ def test_one_head_is_needed_and_of_two_none():
     assert (many.accuracy.sel(kept="without") == 1).all()
     assert float(many.additive) == pytest.approx(1, abs=1e-4)
     np.testing.assert_allclose(many.difference.sel(kept="alone").values, [10, 10, 0, 0], atol=1.5)
+
+
+@pytest.mark.parametrize(("kept", "head"), [("alone", 1), ("without", 2)])
+def test_heads_are_kept_as_by_hooks(kept, head):
+    changes = {"task.n_classes": 6, "task.n_labels": 4}
+    model = perturbed(build_untrained(preset("formation", "quick", changes=changes)))
+    removed = [each for each in range(8) if (each == head) == (kept == "without")]
+    source = Named(name="all", value=batch())
+    means = [Mean(site=Site(kind="z", layer=1, head=each), source=source) for each in removed]
+    expected = scores(run_with(model, batch(), means)[:, -1], batch())
+    found = heads_alone(model, batch()).sel(kept=kept, head=f"L1H{head}")
+    assert {name: float(found[name]) for name in expected} == pytest.approx(expected, abs=1e-6)
 
 
 def test_wiring_counts_heads_at_either_end():

@@ -12,13 +12,15 @@ Strength is attention, and does not show that the label is copied: what a head d
 """
 
 from collections.abc import Collection
+from typing import Any
 
 import torch
 import xarray as xr
+from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope import Batch, HookedModel, Mean, Named, Site, run_with
+from mnemoscope import Batch, HookedModel, Named, Site
 from mnemoscope.analyses import patterns
 from mnemoscope.interventions import Recordings
 from mnemoscope.systems.induction_formation.ideal_parts import LABELS, QUERY
@@ -51,17 +53,23 @@ def strengths(model: HookedModel, batch: Batch) -> xr.Dataset:
 def heads_alone(model: HookedModel, batch: Batch) -> xr.Dataset:
     """Accuracy, loss and logit difference with some heads of the last layer kept, the others at their mean.
 
+    Heads of the last layer write to one stream and no MLP follows, so that the model runs once for all sets of heads.
+
     Returns:
         `accuracy`, `loss` (nats) and `difference` (logits) over (kept, head), where `kept` is `alone` or `without`;
         `all_…` and `none_…` for all heads and for none; `additive`.
     """
     last, n = model.cfg.n_layers - 1, model.cfg.n_heads
     source, recordings = Named(name="the sequences", value=batch), Recordings(model)
+    readable: Any = model
+    z, before = (recordings.of(source, Site(kind=kind, layer=last))[:, QUERY] for kind in ("z", "resid_pre"))
 
     def keeping(kept: Collection[int]) -> dict[str, float]:
-        removed = [head for head in range(n) if head not in kept]
-        means = [Mean(site=Site(kind="z", layer=last, head=head), source=source) for head in removed]
-        return scores(run_with(model, batch, means, recordings=recordings)[:, QUERY], batch)
+        heads = [z[:, head] if head in kept else z[:, head].mean(0).expand_as(z[:, head]) for head in range(n)]
+        written = einsum(torch.stack(heads, 1), readable.W_O[last], "batch head d, head d d_model -> batch d_model")
+        stream = before + written + readable.b_O[last]
+        normalised = readable.ln_final(stream[:, None]) if model.cfg.normalization_type else stream[:, None]
+        return scores(readable.unembed(normalised)[:, 0], batch)
 
     every = range(n)
     sets = {"alone": [{head} for head in every], "without": [{*every} - {head} for head in every]}
