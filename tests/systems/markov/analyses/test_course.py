@@ -15,7 +15,7 @@ from mnemoscope.systems.markov.analyses.course import (
     tracked,
     trajectory,
 )
-from mnemoscope.systems.markov.analyses.distances import prompts
+from mnemoscope.systems.markov.analyses.distances import compared, prompts
 from mnemoscope.systems.markov.analyses.paths import first_head_paths
 from mnemoscope.systems.markov.constructed import bigram_circuit
 from mnemoscope.systems.markov.tasks import MarkovChains
@@ -67,3 +67,11 @@ def test_the_first_head_is_read_through_keys_alone():
     found = first_head_paths(bigram_circuit(TASK), TASK, prompts(TASK, 0, 32))
     assert float(found.sel(way="k")) > 0.3
     assert float(abs(found.drop_sel(way="k")).max()) < 1e-6
+
+
+def test_predictors_are_computed_once_for_all_checkpoints(monkeypatch):
+    task, seen, known = MarkovChains(length=30, n_chains=4, chains_seed=1), [], MarkovChains.reference
+    monkeypatch.setattr(MarkovChains, "reference", lambda *given: seen.append(given[2]) or known(*given))
+    first, again = (trajectory(bigram_circuit(task), task, seed=3, n=16) for _ in range(2))
+    assert sorted(seen) == sorted(2 * compared(task))
+    xr.testing.assert_identical(first, again)

@@ -12,6 +12,9 @@ or an n-gram of fewer symbols). The share of it that a model has *closed* is
 models whose predictions are alike may come to them in different ways.
 """
 
+from collections.abc import Mapping
+from functools import lru_cache
+
 import torch
 import xarray as xr
 from jaxtyping import Float
@@ -35,14 +38,21 @@ def chains_of(task: Task) -> MarkovChains:
     return task
 
 
+@lru_cache(maxsize=4)
 def prompts(task: MarkovChains, seed: int, n: int = N_PROMPTS, *, split: str = "test") -> Batch:
-    """Sequences of the seed's stream `markov prompts`."""
+    """Sequences of the seed's stream `markov prompts`: one object, so that predictors are computed for it once."""
     return task.sample(n, split=split, generator=generator(seed, "markov prompts", split))
 
 
 def compared(task: MarkovChains) -> tuple[str, ...]:
     """The predictors that models are compared with: all but the one that knows the chain."""
     return tuple(name for name in task.references if name != "chain")
+
+
+@lru_cache(maxsize=4)
+def exact_predictions(task: MarkovChains, batch: Batch) -> Mapping[str, Predicted]:
+    """What each of these predictors says of a batch; kept, since all checkpoints of a run are compared with it."""
+    return {name: task.reference(batch, name) for name in compared(task)}
 
 
 def own_n_gram(task: MarkovChains) -> str:
@@ -67,7 +77,7 @@ def divergences(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
 
 def from_log_probs(log_probs: Float[Tensor, "batch pos symbol"], task: MarkovChains, batch: Batch) -> xr.Dataset:
     """The same from a model's log-probabilities."""
-    exact = {name: task.reference(batch, name) for name in compared(task)}
+    exact = exact_predictions(task, batch)
     found = {name: mean_divergence(predicted, log_probs) for name, predicted in exact.items()}
     own = own_n_gram(task)
     simpler = ["uniform", *(name for name, n in N_GRAMS.items() if n < N_GRAMS[own])]
