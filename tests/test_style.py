@@ -65,6 +65,7 @@ def test_docstrings_begin_with_a_thing_or_an_action():
     assert [f"{where}: {text[:60]}" for where, text in docstrings() if BEGINNING.match(text)] == []
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("pages", [SOURCES, PAGES, TEXTS], ids=["sources", "pages", "texts"])
 def test_no_phrase_has_to_be_decoded(pages):
     found = []

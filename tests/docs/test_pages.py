@@ -43,6 +43,7 @@ def examples(monkeypatch):
         sys.modules.pop(path.stem, None)
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.*")))
 def test_the_pages_show_the_tested_files(name):
     assert any(f"{{literalinclude}} examples/{name}" in page.read_text() for page in PAGES)
