@@ -18,14 +18,10 @@ NOT_TRIED = {
     "L1",
     "L2",
     "B14",
-    "I1",
-    "I2",
     "I3",
     "I4",
     "I5",
     "I5-subcircuits",
-    "I6",
-    "E7",
 }
 """L1 and L2 ask for models that are too large, those of the others are not trained: `docs/outcomes.md` says so."""
 

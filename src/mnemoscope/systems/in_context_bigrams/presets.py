@@ -133,9 +133,9 @@ _SHIPPED = (
     _part("quick", 32, 16, _STAGED),
     _part("sgd", 32, 16, (*_STAGED, "memories-all", "memories-all-bigram")),
     replace(_part("sgd", 32, 16, ("memories",), **{"task.n_triggers": 20}), called="20-triggers"),
-    _part("sgd", HELD_SEEDS, 16, ("memories",)),
+    replace(_part("sgd", HELD_SEEDS, 16, ("memories",)), packed=False),
     *(
-        replace(_part("sgd", HELD_SEEDS, 16, ("memories",), **dict(held)), called=name.replace(" ", "-"))
+        replace(_part("sgd", HELD_SEEDS, 16, ("memories",), **dict(held)), called=name.replace(" ", "-"), packed=False)
         for name, held in HELD.items()
     ),
 )

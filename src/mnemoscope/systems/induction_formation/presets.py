@@ -69,15 +69,21 @@ MORE = {"classes": (("task.n_classes", 200),), "labels": (("task.n_labels", 20),
 """Four times as many classes, or labels."""
 _SEEDS = tuple(range(FIRST_SEED, FIRST_SEED + 16))
 _FRESH = (FIRST_SEED + 16, FIRST_SEED + 17)
+_JUDGED = ("formation", "formation-one-head")
+"""Presets that verdicts rest on; the runs of the others are not packed."""
+_OTHERS = tuple(name for name in CONDITIONS if name not in _JUDGED)
 _VARIED = ("formation", "formation-match", "formation-layer-1-copy")
 
 
 def _plans(seeds: tuple[int, ...]) -> tuple[TrainingSet, ...]:
     return (
-        TrainingSet(recipe="quick", presets=tuple(CONDITIONS), seeds=seeds),
+        TrainingSet(recipe="quick", presets=_JUDGED, seeds=seeds),
+        TrainingSet(recipe="quick", presets=_OTHERS, seeds=seeds, packed=False),
         TrainingSet(recipe="quick", presets=("formation",), seeds=seeds, changes=LESIONED, called="lesion"),
         *(
-            TrainingSet(recipe="quick", presets=_VARIED, seeds=seeds, changes=changes, called=f"more-{name}")
+            TrainingSet(
+                recipe="quick", presets=_VARIED, seeds=seeds, changes=changes, called=f"more-{name}", packed=False
+            )
             for name, changes in MORE.items()
         ),
     )
