@@ -51,7 +51,7 @@ def compared(task: MarkovChains) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4)
 def exact_predictions(task: MarkovChains, batch: Batch) -> Mapping[str, Predicted]:
-    """What each of these predictors says of a batch; kept, since all checkpoints of a run are compared with it."""
+    """Predictions of a batch by predictor; kept, since all checkpoints of a run are compared with them."""
     return {name: task.reference(batch, name) for name in compared(task)}
 
 
