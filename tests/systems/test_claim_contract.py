@@ -127,7 +127,9 @@ def test_margins_of_shares_can_be_met_and_missed():
     for claim in ALL:
         for part in claim.criteria:
             if part.unit.startswith(SHARES):
-                assert 0 < part.margin < 1 or (claim.id in AROUND_ZERO and -1 < part.margin < 1), (claim.id, part.name)
+                at_zero = claim.id in AROUND_ZERO and part.margin == 0
+                below = claim.id == "D2-rotated" and -1 < part.margin < 0  # two agreements, one of them may be less
+                assert 0 < part.margin < 1 or at_zero or below, (claim.id, part.name)
 
 
 def test_a_rival_is_judged_on_the_same_replicates():

@@ -84,7 +84,7 @@ class PageClamp:
     sites: Sequence[Mapping[str, int | str]] = ()
     """Places, each of one position or all; none: the logits."""
     factor: float | None = None
-    """Number by which a clamp of kind `scale` multiplies what stands there; None for the others."""
+    """The factor of a clamp that scales an activation; None for all other kinds."""
     rows: int | None = None
     """Tensor of a pattern (query, key) that no token changes; NaN in rows that stay as they are."""
     mechanism: str = ""

@@ -81,18 +81,9 @@ for _name, _value in _PRESETS.items():
     PRESETS.add(_name, _value)
 
 _SEEDS = tuple(range(32, 48))
-_JUDGED = (
-    "markov-2",
-    "markov-3",
-    "markov-8",
-    "markov-doubly-stochastic",
-    "markov-after-unigram",
-    "markov-trigrams",
-    "markov-chains-4",
-    "markov-chains-256",
-)
-"""Presets that verdicts rest on; the runs of the others are not packed."""
-_OTHERS = tuple(name for name in _PRESETS if name not in _JUDGED)
+_OTHERS = ("markov-mixture", "markov-chains-16", "markov-chains-64")
+"""Presets that no verdict rests on; their runs are not packed."""
+_JUDGED = tuple(name for name in _PRESETS if name not in _OTHERS)
 SYSTEMS.add(
     "markov",
     System(

@@ -65,8 +65,8 @@ def heads_alone(model: HookedModel, batch: Batch) -> xr.Dataset:
     z, before = (recordings.of(source, Site(kind=kind, layer=last))[:, QUERY] for kind in ("z", "resid_pre"))
 
     def keeping(kept: Collection[int]) -> dict[str, float]:
-        heads = [z[:, head] if head in kept else z[:, head].mean(0).expand_as(z[:, head]) for head in range(n)]
-        written = einsum(torch.stack(heads, 1), readable.W_O[last], "batch head d, head d d_model -> batch d_model")
+        shown = z.where(torch.tensor([[head in kept] for head in range(n)]), z.mean(0))
+        written = einsum(shown, readable.W_O[last], "batch head d, head d d_model -> batch d_model")
         stream = before + written + readable.b_O[last]
         normalised = readable.ln_final(stream[:, None]) if model.cfg.normalization_type else stream[:, None]
         return scores(readable.unembed(normalised)[:, 0], batch)

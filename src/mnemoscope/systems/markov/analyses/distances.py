@@ -13,7 +13,6 @@ models whose predictions are alike may come to them in different ways.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 import torch
 import xarray as xr
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from mnemoscope import Batch, HookedModel, InputError, Task, generator
 from mnemoscope.analyses import to_log_probs
-from mnemoscope.core import metrics
+from mnemoscope.core import memoize, metrics
 from mnemoscope.systems.markov.predictors import Predicted, same_context
 from mnemoscope.systems.markov.tasks import N_GRAMS, MarkovChains
 
@@ -38,7 +37,7 @@ def chains_of(task: Task) -> MarkovChains:
     return task
 
 
-@lru_cache(maxsize=4)
+@memoize
 def prompts(task: MarkovChains, seed: int, n: int = N_PROMPTS, *, split: str = "test") -> Batch:
     """Sequences of the seed's stream `markov prompts`: one object, so that predictors are computed for it once."""
     return task.sample(n, split=split, generator=generator(seed, "markov prompts", split))
@@ -49,8 +48,8 @@ def compared(task: MarkovChains) -> tuple[str, ...]:
     return tuple(name for name in task.references if name != "chain")
 
 
-@lru_cache(maxsize=4)
-def exact_predictions(task: MarkovChains, batch: Batch) -> Mapping[str, Predicted]:
+@memoize
+def exact_predictions(batch: Batch, task: MarkovChains) -> Mapping[str, Predicted]:
     """Predictions of a batch by predictor; kept, since all checkpoints of a run are compared with them."""
     return {name: task.reference(batch, name) for name in compared(task)}
 
@@ -77,7 +76,7 @@ def divergences(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
 
 def from_log_probs(log_probs: Float[Tensor, "batch pos symbol"], task: MarkovChains, batch: Batch) -> xr.Dataset:
     """The same from a model's log-probabilities."""
-    exact = exact_predictions(task, batch)
+    exact = exact_predictions(batch, task)
     found = {name: mean_divergence(predicted, log_probs) for name, predicted in exact.items()}
     own = own_n_gram(task)
     simpler = ["uniform", *(name for name, n in N_GRAMS.items() if n < N_GRAMS[own])]
