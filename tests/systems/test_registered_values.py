@@ -13,7 +13,7 @@ from tests.systems import on_trial
 
 QUICK = ("B6", "B7", "B9", "B13", "F1", "F4", "M1", "M2", "M4", "N1", "R1", "T5", "T18", "T24")
 """Claims whose controls take less than a third of a second."""
-BY_HAND = ("R5", "R5-alone", "R6", "R6-first", "R7", "R8", "R9", "D2", "D5", "F-K1")
+BY_HAND = ("R5", "R5-alone", "R6", "R6-first", "R7", "R8", "R9", "D2", "D4", "D5", "F-K1")
 """Claims on twelve-layer models, whose controls take minutes each: `mnemoscope dev check retrieval`; and those that
 train dictionaries, which differ between processors: `mnemoscope dev check dictionaries`."""
 

@@ -1,17 +1,21 @@
 """Units of an MLP: what they write adds up, removals are those of the library, and planted memories are counted."""
 
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, product
+from typing import Literal
 
 import pytest
 import torch
 
-from mnemoscope import Dictionary, Subject, ablate, generator, with_dictionaries
+from mnemoscope import Dictionary, HookedModel, Subject, ablate, generator, with_dictionaries
 from mnemoscope import Site as Place
 from mnemoscope.analyses import every_sequence, group_effects
 from mnemoscope.core.errors import InputError
 from mnemoscope.systems.dictionaries.answers import SKILL, read_answers, right
 from mnemoscope.systems.dictionaries.constructed import N, PairRecall, detectors, mixtures
 from mnemoscope.systems.dictionaries.units import (
+    Removal,
+    Units,
     changes,
     ends,
     explained,
@@ -58,38 +62,43 @@ def test_planted_models_answer_and_need_their_mlp(planted):
 def test_units_of_every_kind_write_what_the_mlp_writes(planted):
     answers, model = read_answers(planted), planted.model
     frame = rotated(model, answers, answers.post.shape[1] + 7, generator(0, "frame"))
-    for units in (neurons(model, answers), frame, features(by_hand(), answers)):
-        stream = without(answers, units) + changes(answers, units) @ units.value
+    for units, removal in product((neurons(model, answers), frame, features(by_hand(), answers)), ("mean", "zero")):
+        stream = without(answers, units, removal=removal) + changes(answers, units, removal=removal) @ units.value
         torch.testing.assert_close(stream, answers.stream + answers.written, atol=1e-4, rtol=0)
 
 
 @torch.no_grad()
-def test_removals_are_those_of_the_library(memory):
+@pytest.mark.parametrize("removal", ["mean", "zero"])
+def test_removals_are_those_of_the_library(memory, removal: Removal):
     answers, batch = read_answers(memory), every_sequence(memory.task)
     chosen, rows = [0, 3, 7], answers.order
-    for units, kind, model in (
+    kinds: list[tuple[Units, Literal["neurons", "features"], HookedModel]] = [
         (neurons(memory.model, answers), "neurons", memory.model),
         (features(by_hand(), answers), "features", with_dictionaries(memory.model, [by_hand()])),
-    ):
+    ]
+    for units, kind, model in kinds:
         some = [each for each in chosen if each < len(units.value)]
-        lost = changes(answers, units)[:, some] @ units.value[some]
+        lost = changes(answers, units, removal=removal)[:, some] @ units.value[some]
         _, ours = right(memory.model, (answers.stream + answers.written - lost)[rows], answers.target[rows])
         found = group_effects(
-            model, batch, {"some": some}, skills=memory.task.skills(batch), reference=batch, units=kind, kinds=("mean",)
-        )
+            model, batch, {"some": some}, skills=memory.task.skills(batch), units=kind, kinds=(removal,),
+            reference=batch,
+        )  # fmt: skip
         assert float(ours.mean()) == pytest.approx(found.log_prob.sel(group="some", skill=SKILL).item(), abs=1e-4)
         assert float(ours.mean()) < found.clean_log_prob.item() - 0.1
 
 
-def test_the_ends_are_those_of_an_ablation(memory):
+@pytest.mark.parametrize("removal", ["mean", "zero"])
+def test_the_ends_are_those_of_an_ablation(memory, removal):
     batch, answers = every_sequence(memory.task), read_answers(memory)
     found = ablate(
         memory.model, batch, skills=memory.task.skills(batch), reference=batch,
-        targets={"mlp": [Place(kind="mlp_out", layer=0)]}, kinds=("mean",),
+        targets={"mlp": [Place(kind="mlp_out", layer=0)]}, kinds=(removal,),
     )  # fmt: skip
-    rows = answers.order
-    mean, _ = right(memory.model, (answers.stream + answers.mean(answers.written))[rows], answers.target[rows])
-    assert mean == pytest.approx(found.accuracy.sel(kind="mean", component="mlp", skill=SKILL).item(), abs=1e-6)
+    everywhere = replace(answers, order=answers.order.repeat(2))  # so that all rows are measured
+    removed, whole = ends(memory.model, everywhere, removal=removal)
+    ablated = found.accuracy.sel(kind=removal, component="mlp", skill=SKILL).item()
+    assert (removed, whole) == pytest.approx((ablated, 1), abs=1e-6)
 
 
 def test_neurons_that_are_the_memory_are_selective_and_mixtures_are_not(memory):

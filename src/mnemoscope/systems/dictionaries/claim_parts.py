@@ -38,7 +38,13 @@ dictionary_claim = partial(
 
 @memoize
 def transcoder(subject: Subject, *, width: float = WIDTH, k: int = K, seed: int = 0) -> Dictionary:
-    """A transcoder of the MLP at the last position, trained on sequences over the mappings of training."""
+    """A transcoder of the MLP at the last position, trained on sequences over the mappings of training.
+
+    A model that has a dictionary of its own keeps it: controls plant features by hand.
+    """
+    own: tuple[Dictionary, ...] = getattr(subject.model, "dictionaries", ())
+    if own:
+        return own[0]
     recipe = DictionaryRecipe(width=width, k=k, n_steps=N_STEPS)
     return train_dictionary(subject.model, subject.task, recipe=recipe, pos=-1, seed=seed)
 

@@ -5,10 +5,10 @@ A unit has an activation in each row and a value that it writes, and what is lef
     written = activation @ value + bias + error
 
 For neurons and rotated neurons the error is 0. Rotated neurons are F a with a random frame F, F'F = 1, whose number can
-exceed that of neurons; their values F W_out write the same in sum. A unit is removed by its mean over all sequences;
-the error is kept, or replaced by its mean too.
+exceed that of neurons; their values F W_out write the same in sum. A unit is removed by its mean over all sequences, or
+by zero; the error is kept, or removed too.
 
-*Recall by few units.* Starting from means everywhere, the unit is kept that raises the mean log-probability of the
+*Recall by few units.* Starting with all units removed, the unit is kept that raises the mean log-probability of the
 right answers most, then the next one, and so on: one order for all kinds. How many are needed is counted on other rows.
 
 *Does not show* that a unit is one of the model: an order that is found step by step is not the best one, and units that
@@ -16,7 +16,7 @@ nothing depends on can be selective.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -29,6 +29,7 @@ from mnemoscope.systems.dictionaries.answers import Answers, log_probs, read_ans
 
 N_ROWS = 200
 """Rows on which the next unit is chosen."""
+Removal = Literal["mean", "zero"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,24 +61,31 @@ def features(dictionary: Dictionary, answers: Answers) -> Units:
 
 
 @torch.no_grad()
-def without(answers: Answers, units: Units, *, error: bool = True) -> Float[Tensor, "row d_model"]:
-    """The stream with all units at their means, and the error as it is, or at its mean too."""
+def without(
+    answers: Answers, units: Units, *, error: bool = True, removal: Removal = "mean"
+) -> Float[Tensor, "row d_model"]:
+    """The stream with all units removed, and the error kept or removed too."""
+    if removal == "zero":
+        constant = answers.written - units.activation @ units.value - units.error
+        return answers.stream + (constant + units.error if error else constant)
     mean = answers.mean(answers.written)
     kept = units.error - answers.mean(units.error)
     return answers.stream + mean + kept if error else answers.stream + mean
 
 
-def changes(answers: Answers, units: Units) -> Float[Tensor, "row unit"]:
-    """Activations less their means."""
-    return units.activation - answers.mean(units.activation)
+def changes(answers: Answers, units: Units, *, removal: Removal = "mean") -> Float[Tensor, "row unit"]:
+    """Activations less what replaces them."""
+    return units.activation - answers.mean(units.activation) if removal == "mean" else units.activation
 
 
 @torch.no_grad()
-def keep_in_turn(model: HookedModel, answers: Answers, units: Units, n: int, *, error: bool) -> Int[Tensor, " kept"]:
+def keep_in_turn(
+    model: HookedModel, answers: Answers, units: Units, n: int, *, error: bool, removal: Removal = "mean"
+) -> Int[Tensor, " kept"]:
     """The first `n` units to keep, in turn."""
     rows = answers.chosen_on[:N_ROWS]
-    stream, change = without(answers, units, error=error)[rows], changes(answers, units)[rows]
-    target = answers.target[rows]
+    stream = without(answers, units, error=error, removal=removal)[rows]
+    change, target = changes(answers, units, removal=removal)[rows], answers.target[rows]
     found: list[int] = []
     for _ in range(min(n, len(units.value))):
         candidates = stream + change.T[:, :, None] * units.value[:, None]
@@ -90,17 +98,24 @@ def keep_in_turn(model: HookedModel, answers: Answers, units: Units, n: int, *, 
 
 @torch.no_grad()
 def n_needed(
-    model: HookedModel, answers: Answers, units: Units, order: Int[Tensor, " kept"], *, error: bool, share: float
+    model: HookedModel,
+    answers: Answers,
+    units: Units,
+    order: Int[Tensor, " kept"],
+    *,
+    error: bool,
+    share: float,
+    removal: Removal = "mean",
 ) -> int:
     """The smallest number of units, in that order, that keep the `share` of what the MLP adds to the right answers.
 
-    The MLP adds the accuracy that is lost where all that it writes is replaced by its mean. One more than there are in
-    the order where they do not keep it.
+    The MLP adds the accuracy that is lost where all that it writes is removed. One more than there are in the order
+    where they do not keep it.
     """
     rows = answers.measured_on
-    stream, change = without(answers, units, error=error)[rows], changes(answers, units)[rows]
-    target = answers.target[rows]
-    none, whole = ends(model, answers)
+    stream = without(answers, units, error=error, removal=removal)[rows]
+    change, target = changes(answers, units, removal=removal)[rows], answers.target[rows]
+    none, whole = ends(model, answers, removal=removal)
     for n in range(len(order) + 1):
         if n:
             stream = stream + change[:, order[n - 1], None] * units.value[order[n - 1]]
@@ -110,11 +125,12 @@ def n_needed(
 
 
 @torch.no_grad()
-def ends(model: HookedModel, answers: Answers) -> tuple[float, float]:
-    """Accuracy with the mean in place of what the MLP writes, and of the model as it is."""
+def ends(model: HookedModel, answers: Answers, *, removal: Removal = "mean") -> tuple[float, float]:
+    """Accuracy where what the MLP writes is removed, and of the model as it is."""
     rows = answers.measured_on
-    stream, target, mean = answers.stream[rows], answers.target[rows], answers.mean(answers.written)
-    return right(model, stream + mean, target)[0], right(model, stream + answers.written[rows], target)[0]
+    stream, target = answers.stream[rows], answers.target[rows]
+    removed = stream + answers.mean(answers.written) if removal == "mean" else stream
+    return right(model, removed, target)[0], right(model, stream + answers.written[rows], target)[0]
 
 
 def explained(subject: Subject, units: Units, chosen: Int[Tensor, " chosen"], *, n_states: int | None = None) -> float:

@@ -1,15 +1,17 @@
-"""F-K1, D2 and D5: their controls, and what decides them."""
+"""F-K1, D2, D4 and D5: their controls, and what decides them."""
 
 import pytest
 
-from mnemoscope.systems.dictionaries.claims import agreement, error, selectivity
+from mnemoscope.systems.dictionaries.claims import agreement, error, removal, selectivity
 from tests.support import MINUTES
 from tests.systems.on_trial import verdict
 from tests.systems.planting import misbehaving
 
+EVERY = [selectivity.CLAIM, agreement.CLAIM, removal.CLAIM, error.CLAIM]
+
 
 @MINUTES  # up to three transcoders are trained for each of several models
-@pytest.mark.parametrize("claim", [selectivity.CLAIM, agreement.CLAIM, error.CLAIM], ids=lambda claim: claim.id)
+@pytest.mark.parametrize("claim", EVERY, ids=lambda claim: claim.id)
 def test_their_controls_behave(claim):
     assert misbehaving(claim) == {}
 
@@ -67,3 +69,22 @@ def test_what_decides_d2(lead, rotated, neurons, holding):
     found = {"lead": lead, "rotated less features": rotated, "neurons less features": neurons, "gate": 1.0}
     everyone = (agreement.CLAIM, *agreement.CLAIM.rivals)
     assert {one.id for one in everyone if verdict(one, found).outcome == "SUPPORTED"} == holding
+
+
+NEEDED, REPLACED, ANY = {"cost": 0.9, "lead": 0.5}, {"cost": 0.3, "lead": 0.3}, {"cost": 0.9, "lead": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("features", "rotated", "sparse", "holding"),
+    [
+        (NEEDED, REPLACED, REPLACED, {"D4"}),
+        (REPLACED, REPLACED, NEEDED, {"D4-sparsity"}),
+        (NEEDED, NEEDED, NEEDED, {"D4", "D4-rotated", "D4-sparsity"}),
+        (ANY, ANY, REPLACED, set()),
+    ],
+)
+def test_what_decides_d4(features, rotated, sparse, holding):
+    kinds = {"features": features, "rotated": rotated, "sparse": sparse}
+    found = {f"{kind} {word}": value for kind, one in kinds.items() for word, value in one.items()}
+    everyone = (removal.CLAIM, *removal.CLAIM.rivals)
+    assert {one.id for one in everyone if verdict(one, {**found, "gate": 1.0}).outcome == "SUPPORTED"} == holding
