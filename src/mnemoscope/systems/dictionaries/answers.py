@@ -5,7 +5,6 @@ MLP, and what the MLP writes. Every removal below changes what it writes, and no
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -86,9 +85,7 @@ def read_answers(subject: Subject, *, skill: str = SKILL) -> Answers:
 
 def log_probs(model: HookedModel, stream: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_vocab"]:
     """Log-probabilities of the answer from the stream after the last layer."""
-    readable: Any = model
-    normalised = readable.ln_final(stream) if model.cfg.normalization_type else stream
-    return readable.unembed(normalised).log_softmax(-1)
+    return model(stream, start_at_layer=model.cfg.n_layers).log_softmax(-1)
 
 
 def right(

@@ -225,8 +225,5 @@ def _residual(
 
 
 def _logits(model: HookedTransformer, residual: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_vocab"]:
-    """Unembedded as the model does it."""
-    normalised = residual if model.cfg.normalization_type is None else model.ln_final(residual)
-    logits = model.unembed(normalised)
-    cap = model.cfg.output_logits_soft_cap
-    return cap * torch.tanh(logits / cap) if cap > 0 else logits
+    """Logits from the stream after the last layer."""
+    return model(residual, start_at_layer=model.cfg.n_layers)

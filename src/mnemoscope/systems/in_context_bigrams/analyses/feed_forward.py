@@ -65,7 +65,7 @@ def feed_forward_bigrams(
 
 def _log_probs(model: Any, block: Any) -> Float[Tensor, "token d_vocab"]:
     """The predictions of the MLP of a block alone from the embedding of every token alone."""
-    read, final = getattr(block, "ln2", None), getattr(model, "ln_final", None)  # TransformerLens may leave them out
+    read = getattr(block, "ln2", None)  # TransformerLens may leave it out
     embedding = model.embed.W_E[None]
     written = block.mlp(read(embedding) if read else embedding)
-    return to_log_probs(model.unembed(final(written) if final else written)[0])
+    return to_log_probs(model(written, start_at_layer=model.cfg.n_layers)[0])

@@ -68,8 +68,7 @@ def heads_alone(model: HookedModel, batch: Batch) -> xr.Dataset:
         shown = z.where(torch.tensor([[head in kept] for head in range(n)]), z.mean(0))
         written = einsum(shown, readable.W_O[last], "batch head d, head d d_model -> batch d_model")
         stream = before + written + readable.b_O[last]
-        normalised = readable.ln_final(stream[:, None]) if model.cfg.normalization_type else stream[:, None]
-        return scores(readable.unembed(normalised)[:, 0], batch)
+        return scores(model(stream[:, None], start_at_layer=last + 1)[:, 0], batch)
 
     every = range(n)
     sets = {"alone": [{head} for head in every], "without": [{*every} - {head} for head in every]}
