@@ -390,7 +390,7 @@ def test_a_run_that_is_not_installed_is_named_with_the_command_that_brings_it(al
     for word in ("zoo:v3-published", "zoo:k-hop-4-quick/seed-16", "zoo:v3+914f44-published"):
         with pytest.raises(InputError, match=rf"^zoo:[\w-]+ is not installed; {brings} it$"):
             open_run(word)
-    with pytest.raises(InputError, match=rf"81 configurations are not installed; {brings} them \(installed: zoo:d4"):
+    with pytest.raises(InputError, match=rf"86 configurations are not installed; {brings} them \(installed: zoo:d4"):
         find_runs("zoo")
     assert len(find_runs(f"zoo:{trained[0].label}")) == 3
     monkeypatch.setattr(zoo, "_distributions", lambda: [alone])

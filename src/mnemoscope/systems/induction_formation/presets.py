@@ -69,9 +69,9 @@ MORE = {"classes": (("task.n_classes", 200),), "labels": (("task.n_labels", 20),
 """Four times as many classes, or labels."""
 _SEEDS = tuple(range(FIRST_SEED, FIRST_SEED + 16))
 _FRESH = (FIRST_SEED + 16, FIRST_SEED + 17)
-_JUDGED = ("formation", "formation-one-head")
-"""Presets that verdicts rest on; the runs of the others are not packed."""
-_OTHERS = tuple(name for name in CONDITIONS if name not in _JUDGED)
+_OTHERS = ("formation-previous",)
+"""Presets that no verdict rests on; their runs are not packed."""
+_JUDGED = tuple(name for name in CONDITIONS if name not in _OTHERS)
 _VARIED = ("formation", "formation-match", "formation-layer-1-copy")
 
 
