@@ -15,12 +15,9 @@ from mnemoscope.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 NOT_TRIED = {
-    "D4",
     "L1",
     "L2",
     "B14",
-    "I3",
-    "I4",
     "I5",
     "I5-subcircuits",
 }
