@@ -6,13 +6,13 @@ construction. Between two sequences of the same x whose y, a and b differ, the a
 that carries y, from there into every feature of (x, y), and from these to the logits.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 
 import mnemoscope as ms
-from mnemoscope.systems.dictionaries.constructed import LOGIT, N, PairRecall, carriers
+from mnemoscope.systems.dictionaries.constructed import LOGIT, N, PairRecall, carriers, detectors
 
 NAME = "features-of-pairs"
 PAIRS = [(x, y) for x in range(1, N + 1) for y in range(1, N + 1)]
@@ -42,6 +42,24 @@ def neurons_as_features(model: ms.HookedModel) -> ms.Dictionary:
     parts = {"w_enc": mlp.W_in.T, "b_enc": mlp.b_in, "w_dec": mlp.W_out, "b_dec": mlp.b_out}
     parts = {name: value.detach().clone() for name, value in parts.items()}
     return ms.Dictionary(name="neurons", layer=0, reads="mlp_in", writes="mlp_out", **parts)
+
+
+def detected_once() -> ms.HookedModel:
+    """`constructed.detectors` with one feature a pair of x and y, and one for each pair of a and b."""
+    return _detected(1)
+
+
+def detected_twice() -> ms.HookedModel:
+    """The same with two features a pair of x and y, each of which writes half of its y."""
+    return _detected(2)
+
+
+def _detected(n_copies: int) -> ms.HookedModel:
+    features, n = neurons_as_features(memory_and_decoys()), len(PAIRS)
+    rows = [*range(n)] * n_copies + [*range(n, 2 * n)]
+    written = torch.cat([features.w_dec[:n] / n_copies, features.w_dec[n:]])
+    copied = replace(features, w_enc=features.w_enc[rows], b_enc=features.b_enc[rows], w_dec=written[rows])
+    return ms.with_dictionaries(detectors(), [copied])
 
 
 def other_answers(n: int, seed: int) -> ms.PromptPairs:

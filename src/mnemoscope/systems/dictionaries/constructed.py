@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope import BaseTask, Batch, Dictionary, HookedModel, with_dictionaries
+from mnemoscope import BaseTask, Batch, HookedModel
 from mnemoscope import generator as stream
 from mnemoscope.models.constructed import (
     SURE,
@@ -84,32 +84,6 @@ def detectors() -> HookedModel:
             mlp.b_in[neuron] = -1.0
             mlp.W_out[neuron] = LOGIT * blocks["answer"][:, y]
     return model
-
-
-def detected_once() -> HookedModel:
-    """`detectors` with a dictionary that has one feature a pair."""
-    return _with_features(1)
-
-
-def detected_twice() -> HookedModel:
-    """`detectors` with a dictionary that has two features a pair, each of which writes half of its y."""
-    return _with_features(2)
-
-
-def _with_features(n_copies: int) -> HookedModel:
-    """`detectors` with a dictionary: some features a pair, and one for each a and b, which the answer ignores."""
-    model, (_, blocks) = detectors(), carriers(1)
-    mlp = model.blocks[0].mlp
-    a, b = (torch.arange(1, N + 1).repeat_interleave(N), torch.arange(1, N + 1).repeat(N))
-    idle = blocks["a"][:, a] + blocks["b"][:, b]
-    with torch.no_grad():
-        w_enc = torch.cat([*[mlp.W_in.T] * n_copies, idle.T])
-        w_dec = torch.cat([*[mlp.W_out / n_copies] * n_copies, blocks["a"][:, a].T])
-    planted = Dictionary(
-        name="by hand", layer=0, reads="mlp_in", writes="mlp_out", w_enc=w_enc, b_enc=-torch.ones(len(w_enc)),
-        w_dec=w_dec, b_dec=torch.zeros(w_dec.shape[1]),
-    )  # fmt: skip
-    return with_dictionaries(model, [planted])
 
 
 def mixtures() -> HookedModel:

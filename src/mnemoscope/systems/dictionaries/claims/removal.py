@@ -12,6 +12,7 @@ from mnemoscope import CLAIMS, Claim, Criterion, Subject, generator
 from mnemoscope.claims import GATE, case, controls, most, table
 from mnemoscope.models import set_by_hand
 from mnemoscope.systems.dictionaries.answers import read_answers, right
+from mnemoscope.systems.dictionaries.circuits import detected_once, detected_twice
 from mnemoscope.systems.dictionaries.claim_parts import (
     MIN_CARRIED,
     TEXTS,
@@ -21,7 +22,7 @@ from mnemoscope.systems.dictionaries.claim_parts import (
     passing,
     transcoder,
 )
-from mnemoscope.systems.dictionaries.constructed import PairRecall, detected_once, detected_twice
+from mnemoscope.systems.dictionaries.constructed import PairRecall
 from mnemoscope.systems.dictionaries.units import (
     Units,
     changes,
