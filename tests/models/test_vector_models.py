@@ -78,6 +78,7 @@ def test_training_lowers_the_loss_and_reports_its_parts(tmp_path):
     spec = replace(SPEC, recipe=replace(SPEC.recipe, n_steps=60, learning_rate=1e-2))
     run = train(spec, tmp_path / "one")
     metrics = run.metrics()
+    assert metrics.attrs["loss_unit"] == "squared error"
     assert float(metrics.test_loss[-1]) < float(metrics.test_loss[0])
     parts = [float(metrics[f"test_loss_{part}"][-1]) for part in ("x1", "x2")]
     assert sum(parts) / 2 == pytest.approx(float(metrics.test_loss[-1]), rel=1e-5)

@@ -23,6 +23,11 @@ CHUNK = 1024
 """Sequences in one forward pass; on a CPU larger ones leave the cache and take more than twice as long."""
 
 
+def loss_unit(*, vectors: bool) -> str:
+    """The unit of the loss where answers are vectors, or tokens."""
+    return "squared error" if vectors else "nats"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:
     """Inputs, targets and latents of a number of sequences, of tokens or of vectors.
@@ -188,7 +193,7 @@ class Batch:
     @property
     def loss_unit(self) -> str:
         """The unit of the result of `core.metrics.loss`."""
-        return "squared error" if self.has_vectors else "nats"
+        return loss_unit(vectors=self.has_vectors)
 
     @cached_property
     def latents(self) -> Mapping[str, Tensor]:

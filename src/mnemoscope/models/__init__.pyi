@@ -24,6 +24,7 @@ from .run import run_place as run_place
 from .subjects import FIRST_CONTROL_SEED as FIRST_CONTROL_SEED
 from .subjects import ControlMaker as ControlMaker
 from .subjects import combined as combined
+from .subjects import logged as logged
 from .subjects import set_by_hand as set_by_hand
 from .subjects import subject as subject
 from .subjects import untrained as untrained

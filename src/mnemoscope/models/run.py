@@ -23,9 +23,11 @@ import torch
 import xarray as xr
 
 from mnemoscope.core import guests
+from mnemoscope.core.batch import loss_unit
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.html import html_table
 from mnemoscope.core.presets import PRESETS, label_of
+from mnemoscope.core.protocols import VectorTask
 from mnemoscope.core.seeding import fixed_defaults
 from mnemoscope.core.specification import TASKS, RunSpec
 from mnemoscope.core.version import __version__
@@ -169,7 +171,7 @@ class Run:
         return xr.Dataset(
             {name: ("step", [line[name] for line in lines]) for name in names},
             coords={"step": [line["step"] for line in lines]},
-            attrs={"loss_unit": "nats", "preset": self.spec.preset},
+            attrs={"loss_unit": loss_unit(vectors=isinstance(self.spec.task, VectorTask)), "preset": self.spec.preset},
         )
 
     @property

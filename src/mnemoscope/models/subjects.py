@@ -6,6 +6,7 @@ from functools import partial
 
 import xarray as xr
 
+from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel, Task, resolve_model
 from mnemoscope.models.building import build_untrained as fresh
@@ -58,6 +59,18 @@ def subject(run: Run, step: int | None = None) -> Subject:
         progress=progress,
         trajectory=run.trajectory(),
     )
+
+
+def logged(metrics: xr.Dataset | None, name: str) -> xr.DataArray:
+    """A metric along `step` as training logged it, with the clamps of training where there were some.
+
+    Raises:
+        InputError: where nothing was logged (None).
+    """
+    if metrics is None:
+        raise InputError("there are no metrics of this run; keep metrics.jsonl beside its checkpoints")
+    clamped = f"clamped_{name}"
+    return metrics[clamped if clamped in metrics else name]
 
 
 def untrained(units: Mapping[str, Configuration]) -> ControlMaker:

@@ -20,4 +20,5 @@ from .stand_ins import Course as Course
 from .stand_ins import Predictor as Predictor
 from .stand_ins import predict_exactly as predict_exactly
 from .stand_ins import prescribe_course as prescribe_course
+from .stand_ins import prescribed as prescribed
 from .stand_ins import step_course as step_course

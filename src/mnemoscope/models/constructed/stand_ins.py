@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import torch
@@ -92,24 +92,37 @@ def step_course(step: float, *, low: float = 0.0, high: float = 1.0) -> Course:
     return ((step - 0.5, low), (step, high))
 
 
+Followed = Literal["trajectory", "progress"]
+"""What a subject has of its training: measures of the checkpoints that it kept, or the metrics that it logged."""
+
+
 def prescribe_course(
-    units: Mapping[str, Configuration], courses: Mapping[str, Mapping[str, Course]]
+    units: Mapping[str, Configuration],
+    courses: Mapping[str, Mapping[str, Course]],
+    *,
+    followed: Followed = "trajectory",
 ) -> Callable[[int], dict[str, Subject]]:
     """A control: trajectories in the place of the claim's configurations `units`, at the steps that these keep.
 
-    `courses` has the course of every measure by unit.
+    `courses` has the course of every measure by unit. With `followed="progress"` they are metrics, at the steps that
+    training logs.
     """
-    return partial(_following, dict(units), {name: dict(measures) for name, measures in courses.items()})
+    return partial(_following, dict(units), {name: dict(measures) for name, measures in courses.items()}, followed)
 
 
 def _following(
-    units: Mapping[str, Configuration], courses: Mapping[str, Mapping[str, Course]], case: int
+    units: Mapping[str, Configuration], courses: Mapping[str, Mapping[str, Course]], followed: Followed, case: int
 ) -> dict[str, Subject]:
     fresh = untrained(units)(case)
-    return {name: replace(fresh[name], trajectory=_trajectory(units[name], courses[name])) for name in units}
+    return {
+        name: replace(fresh[name], **{followed: prescribed(units[name], courses[name], followed)}) for name in units
+    }
 
 
-def _trajectory(unit: Configuration, courses: Mapping[str, Course]) -> xr.Dataset:
-    steps = np.array(unit.spec(0).recipe.checkpoints)
+def prescribed(unit: Configuration, courses: Mapping[str, Course], followed: Followed) -> xr.Dataset:
+    """Courses at the steps at which a run of this configuration is followed, along `step`."""
+    recipe = unit.spec(0).recipe
+    at = recipe.checkpoints if followed == "trajectory" else range(0, recipe.n_steps + 1, recipe.metrics_every)
+    steps = np.array(at)
     values = {name: ("step", np.interp(steps, *np.transpose(course))) for name, course in courses.items()}
     return xr.Dataset(values, coords={"step": steps})

@@ -11,8 +11,8 @@ import xarray as xr
 
 from mnemoscope import Batch, Claim, Configuration, Gate, HookedModel, InputError, Subject, generator
 from mnemoscope.claims import Case, ClaimTexts, case
-from mnemoscope.models import untrained
-from mnemoscope.models.constructed import Course
+from mnemoscope.models import logged, untrained
+from mnemoscope.models.constructed import Course, prescribed
 from mnemoscope.systems.induction_formation.analyses.courses import NEVER, PLATEAU
 from mnemoscope.systems.induction_formation.analyses.heads import STRONG
 from mnemoscope.systems.induction_formation.presets import FIRST_SEED
@@ -50,10 +50,7 @@ def task_of(subject: Subject) -> FewShot:
 
 def course(subject: Subject) -> xr.DataArray:
     """The loss on unseen labellings that training logged, with its clamps where it has some, over `step`."""
-    if subject.progress is None:
-        raise InputError("there are no metrics of this run; keep metrics.jsonl beside its checkpoints")
-    found = subject.progress
-    return found["clamped_test_loss" if "clamped_test_loss" in found else "test_loss"]
+    return logged(subject.progress, "test_loss")
 
 
 def later(steps: Mapping[str, float], one: str, other: str) -> float:
@@ -82,21 +79,12 @@ def followed(
     return {
         name: replace(
             subject,
-            progress=_course_of(configurations[name], {"test_loss": losses[name]}, "metrics"),
-            trajectory=_course_of(configurations[name], tracked[name], "checkpoints") if name in tracked else None,
+            progress=prescribed(configurations[name], {"test_loss": losses[name]}, "progress"),
+            trajectory=prescribed(configurations[name], tracked[name], "trajectory") if name in tracked else None,
             **({"model": models[name](), "task": HAND_TASK.for_seed(subject.seed)} if name in models else {}),
         )
         for name, subject in fresh.items()
     }
-
-
-def _course_of(unit: Configuration, courses: Mapping[str, Course], kept: str) -> xr.Dataset:
-    recipe = unit.spec(0).recipe
-    steps = np.array(
-        recipe.checkpoints if kept == "checkpoints" else range(0, recipe.n_steps + 1, recipe.metrics_every)
-    )
-    values = {name: ("step", np.interp(steps, *np.transpose(each))) for name, each in courses.items()}
-    return xr.Dataset(values, coords={"step": steps})
 
 
 def planted(

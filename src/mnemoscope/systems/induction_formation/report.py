@@ -14,6 +14,7 @@ import xarray as xr
 
 from mnemoscope import REPORTS, Batch, HookedModel, InputError, PromptPairs, Run, generator
 from mnemoscope.core import one_of
+from mnemoscope.models import logged
 from mnemoscope.report import (
     LAYOUT,
     Page,
@@ -49,11 +50,6 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
     }
 
 
-def losses(metrics: xr.Dataset) -> xr.DataArray:
-    """The logged loss on unseen labellings, with the clamps of training where it has some."""
-    return metrics["clamped_test_loss" if "clamped_test_loss" in metrics else "test_loss"]
-
-
 def course_figure(courses: Mapping[str, xr.DataArray]) -> go.Figure:
     """Losses over (seed, step) by configuration: the median over seeds, and a band from the lowest to the highest."""
     figure = go.Figure()
@@ -76,7 +72,7 @@ def course_table(results: Mapping[str, Results]) -> Table:
     """The step of the change, the seeds in which it came, and the share of the plateau."""
     rows = []
     for label, result in results.items():
-        each = losses(result["metrics"])
+        each = logged(result["metrics"], "test_loss")
         seeds = each.seed.values.tolist()
         steps = xr.DataArray([change(each.sel(seed=seed)) for seed in seeds], coords={"seed": seeds})
         came = steps <= float(each.step[-1])
@@ -132,7 +128,7 @@ def course_section(page: Page, results: Mapping[str, Results]) -> None:
         "Parts of the circuit are held at their ideal form from the first step, or heads are removed. Losses are on "
         "unseen labellings, with the clamps of training: what training goes down."
     )
-    courses = {label: losses(result["metrics"]) for label, result in results.items()}
+    courses = {label: logged(result["metrics"], "test_loss") for label, result in results.items()}
     page.figure(
         course_figure(courses), "Lines are medians over seeds, bands reach from the lowest seed to the highest."
     )

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from mnemoscope import PRESETS, SYSTEMS, ModelSpec, Preset, Recipe, System, TrainingSet
+from mnemoscope.core import Clamp
 from mnemoscope.systems.retrieval.tasks import Retrieval
 
 _QUICK = Recipe(
@@ -73,6 +74,10 @@ def _part(recipe: str, presets: Iterable[str], seeds: range, **changes: Any) -> 
     return TrainingSet(recipe=recipe, presets=tuple(presets), seeds=tuple(seeds), changes=tuple(changes.items()))
 
 
+HELD_IDEAL = (("recipe.clamps", (Clamp(place="L0H0 pattern", pattern="previous token"),)),)
+"""A head of layer 0 attends to the position before from the first step: in a pair, the second symbol to the first."""
+HELD_SEEDS = range(136, 160)
+"""Seeds of these, and of `retrieval-3` beside them; smaller ones were looked at."""
 _SYSTEM = System(
     summary="retrieval in several steps: stacked heads and the implicit curriculum",
     quick=(_part("quick", ("retrieval-3",), range(96, 100)),),
@@ -89,6 +94,8 @@ _SYSTEM = System(
         replace(_part("quick", ("retrieval-3-last",), range(64, 80)), packed=False),
         _part("quick", list(_DEPTHS)[:3], range(16, 32)),
         replace(_part("quick", ("retrieval-3",), range(112, 136)), packed=False),
+        replace(_part("quick", ("retrieval-3",), HELD_SEEDS), packed=False),
+        replace(_part("quick", ("retrieval-3",), HELD_SEEDS, **dict(HELD_IDEAL)), called="pairs-ideal", packed=False),
     ),
     compact=True,
 )

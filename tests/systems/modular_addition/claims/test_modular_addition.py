@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mnemoscope import InputError
+from mnemoscope.models.constructed import prescribe_course
 from mnemoscope.systems.modular_addition.claim_parts import (
     CONSTANT,
     SOFTMAX,
@@ -111,7 +112,7 @@ def logged(test_step, without_step):
         unit: {"train_answer": train, "test_answer": ((step - 0.5, 0.03), (step, 1.0))}
         for unit, step in ((SOFTMAX, test_step), (delay.WITHOUT, without_step))
     }
-    subjects = delay.followed(courses, 0)
+    subjects = prescribe_course(delay.UNITS, courses, followed="progress")(0)
     return {name: delay.measure(each) for name, each in subjects.items()}
 
 

@@ -1,16 +1,11 @@
 """K5, the causal sibling of K4: whether later hops wait for the first layer if that is held back for a while."""
 
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
 
-import numpy as np
-import xarray as xr
-
-from mnemoscope import CLAIMS, Configuration, Gate, InputError, Subject
+from mnemoscope import CLAIMS, Configuration, Gate, Subject
 from mnemoscope.claims import GATE, Case, Measured, case, controls, most
-from mnemoscope.models import untrained
-from mnemoscope.models.constructed import step_course
+from mnemoscope.models import logged
+from mnemoscope.models.constructed import prescribe_course, step_course
 from mnemoscope.systems.k_hop.claim_parts import CHANCE, LEARNED, MIXTURE, TEXTS, k_hop_claim, task_of, units
 from mnemoscope.systems.k_hop.presets import HELD_BACK, HELD_UNTIL
 
@@ -22,15 +17,12 @@ HOPS = (1, 2, 4)
 
 def measure(subject: Subject, *, level: float = CHANCE / 2) -> dict[str, float]:
     """Steps at which the numbers of hops are learned (`hops_1` and so on), and the largest error at the end."""
-    logged, task = subject.progress, task_of(subject)
-    if logged is None:
-        raise InputError("there are no metrics of this run; keep metrics.jsonl beside its checkpoints")
-    found, never = {}, 2 * float(logged.step[-1])
-    for part in task.parts:
-        name = f"test_loss_{part}"
-        course = logged[f"clamped_{name}" if f"clamped_{name}" in logged else name]
-        found[part] = float(course.step.where(course < level).min().fillna(never))
-    return {**found, GATE: max(float(logged[f"test_loss_{part}"][-1]) for part in task.parts)}
+    found, metrics, names = {}, subject.progress, {part: f"test_loss_{part}" for part in task_of(subject).parts}
+    for part, name in names.items():
+        course = logged(metrics, name)
+        found[part] = float(course.step.where(course < level).min().fillna(2 * float(course.step[-1])))
+    assert metrics is not None
+    return {**found, GATE: max(float(metrics[name][-1]) for name in names.values())}
 
 
 def compared(measured: Mapping[str, Measured]) -> Measured:
@@ -40,25 +32,13 @@ def compared(measured: Mapping[str, Measured]) -> Measured:
     return {**steps, GATE: max(float(free[GATE]), float(held[GATE]))}
 
 
-def followed(steps: Mapping[str, tuple[float, ...]], number: int) -> dict[str, Subject]:
-    """Untrained models with planted metrics: the steps at which 1, 2 and 4 hops are learned, by unit."""
-    fresh = untrained(UNITS)(number)
-    return {name: replace(fresh[name], progress=_progress(UNITS[name], steps[name])) for name in UNITS}
-
-
-def _progress(unit: Configuration, steps: tuple[float, ...]) -> xr.Dataset:
-    recipe = unit.spec(0).recipe
-    at = np.arange(0, recipe.n_steps + 1, recipe.metrics_every)
-    courses = {
-        f"test_loss_hops_{h}": step_course(step, low=CHANCE, high=0.0) for h, step in zip(HOPS, steps, strict=True)
-    }
-    values = {name: ("step", np.interp(at, *np.transpose(course))) for name, course in courses.items()}
-    return xr.Dataset(values, coords={"step": at})
-
-
 def _trained(name: str, *held: float) -> Case:
-    """A control: learned at steps 200, 350 and 850, and at these where the first layer is held back."""
-    return case(name, partial(followed, {MIXTURE: (200, 350, 850), LATE: held}), n=1)
+    """A control: 1, 2 and 4 hops are learned at steps 200, 350 and 850, and at these with the first layer held back."""
+    courses = {
+        unit: {f"test_loss_hops_{h}": step_course(at, low=CHANCE, high=0.0) for h, at in zip(HOPS, steps, strict=True)}
+        for unit, steps in {MIXTURE: (200, 350, 850), LATE: held}.items()
+    }
+    return case(name, prescribe_course(UNITS, courses, followed="progress"), n=1)
 
 
 _ALL, _NONE = _trained("all wait", 500, 650, 1150), _trained("none waits", 200, 350, 850)

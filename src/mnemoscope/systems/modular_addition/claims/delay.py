@@ -4,16 +4,11 @@ Read from what training logged every ten steps: accuracies on sequences of eithe
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
 
-import numpy as np
-import xarray as xr
-
-from mnemoscope import CLAIMS, Configuration, Gate, InputError, Subject
+from mnemoscope import CLAIMS, Configuration, Gate, Subject
 from mnemoscope.claims import GATE, Case, Measured, case, controls, most
-from mnemoscope.models import untrained
-from mnemoscope.models.constructed import Course, step_course
+from mnemoscope.models import logged
+from mnemoscope.models.constructed import prescribe_course, step_course
 from mnemoscope.systems.modular_addition.claim_parts import ACCURACY, SOFTMAX, TEXTS, addition_claim, units
 from mnemoscope.systems.modular_addition.presets import NO_DECAY
 
@@ -28,12 +23,9 @@ def measure(subject: Subject, *, level: float = KNOWN) -> dict[str, float]:
 
     A split that never does counts as known at twice the last step.
     """
-    logged = subject.progress
-    if logged is None:
-        raise InputError("there are no metrics of this run; keep metrics.jsonl beside its checkpoints")
     found = {}
     for split in ("train", "test"):
-        course = logged[f"{split}_answer"]
+        course = logged(subject.progress, f"{split}_answer")
         first = course.step.where(course >= level).min().fillna(2 * float(course.step[-1]))
         found |= {f"{split}_step": float(first), f"{split}_end": float(course[-1])}
     return found
@@ -52,19 +44,6 @@ def compared(measured: Mapping[str, Measured]) -> Measured:
     }
 
 
-def followed(courses: Mapping[str, Mapping[str, Course]], number: int) -> dict[str, Subject]:
-    """Untrained models with planted metrics, at the steps that training logs."""
-    fresh = untrained(UNITS)(number)
-    return {name: replace(fresh[name], progress=_progress(UNITS[name], courses[name])) for name in UNITS}
-
-
-def _progress(unit: Configuration, courses: Mapping[str, Course]) -> xr.Dataset:
-    recipe = unit.spec(0).recipe
-    steps = np.arange(0, recipe.n_steps + 1, recipe.metrics_every)
-    values = {name: ("step", np.interp(steps, *np.transpose(course))) for name, course in courses.items()}
-    return xr.Dataset(values, coords={"step": steps})
-
-
 def _trained(name: str, *, test: float, without: float) -> Case:
     """A control: what trains is known from step 100 on, what is held out from these steps on."""
     train = step_course(100, low=0.03)
@@ -72,7 +51,7 @@ def _trained(name: str, *, test: float, without: float) -> Case:
         unit: {"train_answer": train, "test_answer": step_course(step, low=0.03)}
         for unit, step in ((SOFTMAX, test), (WITHOUT, without))
     }
-    return case(name, partial(followed, courses), n=1)
+    return case(name, prescribe_course(UNITS, courses, followed="progress"), n=1)
 
 
 _NEVER = 1e6

@@ -1,1 +1,1 @@
-"""Claims R1 to R9."""
+"""Claims R1 to R10."""
