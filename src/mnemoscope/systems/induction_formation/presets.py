@@ -69,6 +69,9 @@ MORE = {"classes": (("task.n_classes", 200),), "labels": (("task.n_labels", 20),
 """Four times as many classes, or labels."""
 _SEEDS = tuple(range(FIRST_SEED, FIRST_SEED + 16))
 _FRESH = (FIRST_SEED + 16, FIRST_SEED + 17)
+NEAR_SEEDS = tuple(range(FIRST_SEED + 18, FIRST_SEED + 34))
+"""Seeds of I4-near, which was put after the others had been looked at."""
+_ONE_LEFT = ("formation-one-head", "formation-match", "formation-key-copy", "formation-layer-1-copy")
 _OTHERS = ("formation-previous",)
 """Presets that no verdict rests on; their runs are not packed."""
 _JUDGED = tuple(name for name in CONDITIONS if name not in _OTHERS)
@@ -95,7 +98,7 @@ SYSTEMS.add(
         summary="what an induction head needs: exemplars with labels, and parts of the circuit held ideal in training",
         quick=_plans(_FRESH),
         full=(TrainingSet(recipe="published", presets=("formation", "formation-one-head"), seeds=_SEEDS[:4]),),
-        shipped=_plans(_SEEDS),
+        shipped=(*_plans(_SEEDS), TrainingSet(recipe="quick", presets=_ONE_LEFT, seeds=NEAR_SEEDS, packed=False)),
         compact=True,
     ),
 )

@@ -35,3 +35,18 @@ def test_a_change_that_did_not_come_counts_as_late():
     assert change(flat) == 2000
     assert change(course(0, 100), level=0.001) > change(course(0, 100), level=0.5)
     assert change(flat * 0) == 0
+
+
+@pytest.mark.parametrize(("delay", "width"), [(0, 100), (200, 100)])
+def test_the_fall_to_log_2_is_a_wait_unless_the_course_starts_there(delay, width):
+    first = xr.DataArray([1.9, 1.5, 1.2, 0.9], coords={"step": range(0, 40, 10)})
+    then = course(delay, width)
+    whole = xr.concat([first, then.assign_coords(step=then.step + 40)], "step")
+    capped, near = plateau(whole), plateau(whole, near=0.1)
+    assert near == plateau(then)
+    assert capped["delay"] == pytest.approx(near["delay"] + 40, abs=10)
+
+
+def test_a_loss_that_is_never_near_log_2_has_no_plateau():
+    flat = xr.DataArray(np.full(len(STEPS), 1.8), coords={"step": STEPS})
+    assert plateau(flat, near=0.1)["share"] == 0

@@ -5,6 +5,7 @@ import pytest
 from mnemoscope.systems.induction_formation.claims import (
     classes_and_labels,
     held_ideal,
+    one_left,
     replaced,
     several_heads,
     wired,
@@ -12,7 +13,14 @@ from mnemoscope.systems.induction_formation.claims import (
 from tests.systems.on_trial import verdict
 from tests.systems.planting import misbehaving
 
-QUICK = (held_ideal.I3, held_ideal.I4, classes_and_labels.I5, classes_and_labels.I5_SUBCIRCUITS, replaced.I6)
+QUICK = (
+    held_ideal.I3,
+    held_ideal.I4,
+    one_left.CLAIM,
+    classes_and_labels.I5,
+    classes_and_labels.I5_SUBCIRCUITS,
+    replaced.I6,
+)
 SLOW = (several_heads.I1, wired.I2)
 
 
@@ -99,6 +107,22 @@ def test_what_decides_i3(steps, plateaus, expected):
 )
 def test_what_decides_i4(plateaus, expected):
     assert decided(held_ideal.I4, conditions({}, plateaus)) == expected
+
+
+@pytest.mark.parametrize(
+    ("shares", "changed", "expected"),
+    [
+        ((0.7, 0.0, 0.0, 0.1), 0.2, ["SUPPORTED", "REFUTED", "REFUTED", "REFUTED"]),
+        ((0.7, 0.6, 0.0, 0.1), 0.2, ["REFUTED", "SUPPORTED", "REFUTED", "REFUTED"]),
+        ((0.7, 0.0, 0.6, 0.6), 0.2, ["REFUTED", "REFUTED", "SUPPORTED", "SUPPORTED"]),
+        ((0.4, 0.0, 0.0, 0.1), 0.2, ["REFUTED"] * 4),
+        ((0.7, 0.0, 0.0, 0.1), 2.0, ["NOT_APPLICABLE"] * 4),
+    ],
+)
+def test_what_decides_i4_near(shares, changed, expected):
+    measured = {unit: {"plateau": share, "changed": 0.1} for unit, share in zip(one_left.UNITS, shares, strict=True)}
+    measured["formation-match"]["changed"] = changed
+    assert decided(one_left.CLAIM, measured) == expected
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ rate. The plateau's share is d / (d + w log 2), of the way to half the loss: 0 i
 falls at once after a long wait. `gain` says how much of the squared error that is left with d = 0 the change point
 takes away.
 
+A loss that starts above log 2 first falls to it, which the cut makes a wait. With `near` the course counts from its
+first loss within that share of log 2, and the steps before do not.
+
 A course that ends before it has fallen by half has its change at twice its last step, a number for comparisons.
 """
 
@@ -34,11 +37,16 @@ def change(loss: xr.DataArray, *, level: float = 0.5) -> float:
     return NEVER * float(loss.step[-1]) if math.isnan(onset) else onset
 
 
-def plateau(loss: xr.DataArray) -> dict[str, float]:
+def plateau(loss: xr.DataArray, *, near: float | None = None) -> dict[str, float]:
     """`share` of the plateau, the change point `delay` and the `width` in steps, and `gain`.
 
-    The course is cut at twice its change, so that what comes long after does not count.
+    The course is cut at twice its change, so that what comes long after does not count. With `near` it starts at the
+    first loss of at most (1 + near) log 2, or at the last step where there is none.
     """
+    if near is not None:
+        reached = loss.step.where(loss <= (1 + near) * PLATEAU).min().fillna(loss.step[-1])
+        loss = loss.sel(step=loss.step >= reached)
+        loss = loss.assign_coords(step=loss.step - reached)
     end = 2 * change(loss)
     kept = loss.sel(step=loss.step <= end)
     steps, values = kept.step.values.astype(float), np.minimum(kept.values, PLATEAU)
