@@ -19,6 +19,7 @@ NOT_TRIED = {
     "L2",
     "B14",
     "I5",
+    "D3",
     "I4-near",
     "I5-subcircuits",
     "R10",

@@ -5,6 +5,7 @@ from .causal import CausalModel as CausalModel
 from .causal import Values as Values
 from .clamp import Clamp as Clamp
 from .clamp import IdealPart as IdealPart
+from .dictionary import activate as activate
 from .errors import in_range as in_range
 from .errors import one_of as one_of
 from .guests import Registry as Registry

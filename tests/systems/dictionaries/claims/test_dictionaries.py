@@ -1,8 +1,8 @@
-"""F-K1, D2, D4 and D5: their controls, and what decides them."""
+"""F-K1, D2 to D5: their controls, and what decides them."""
 
 import pytest
 
-from mnemoscope.systems.dictionaries.claims import agreement, error, removal, selectivity
+from mnemoscope.systems.dictionaries.claims import agreement, error, folding, removal, selectivity
 from tests.support import MINUTES
 from tests.systems.on_trial import verdict
 from tests.systems.planting import misbehaving
@@ -69,6 +69,33 @@ def test_what_decides_d2(lead, rotated, neurons, holding):
     found = {"lead": lead, "rotated less features": rotated, "neurons less features": neurons, "gate": 1.0}
     everyone = (agreement.CLAIM, *agreement.CLAIM.rivals)
     assert {one.id for one in everyone if verdict(one, found).outcome == "SUPPORTED"} == holding
+
+
+def test_controls_of_d3_behave():
+    assert misbehaving(folding.CLAIM) == {}
+    assert [misbehaving(rival) for rival in folding.CLAIM.rivals] == [{}, {}]
+
+
+FOLDED, APART = {"folded": 0.9, "followed": 0.1}, {"folded": 0.1, "followed": 0.9}
+_UNCLEAR = {"folded": 0.9, "followed": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("price", "no_price", "varied", "explained", "expected"),
+    [
+        (FOLDED, APART, APART, 1.0, ["SUPPORTED"] * 3),
+        (FOLDED, FOLDED, APART, 1.0, ["SUPPORTED", "REFUTED", "SUPPORTED"]),
+        (FOLDED, APART, FOLDED, 1.0, ["SUPPORTED", "SUPPORTED", "REFUTED"]),
+        (APART, APART, APART, 1.0, ["REFUTED"] * 3),
+        (_UNCLEAR, APART, _UNCLEAR, 1.0, ["REFUTED", "SUPPORTED", "REFUTED"]),
+        (FOLDED, APART, APART, 0.9, ["NOT_APPLICABLE"] * 3),
+    ],
+)
+def test_what_decides_d3(price, no_price, varied, explained, expected):
+    kinds = {"": price, "no price ": no_price, "varied ": varied}
+    found = {f"{kind}{name}": value for kind, each in kinds.items() for name, value in each.items()}
+    everyone = (folding.CLAIM, *folding.CLAIM.rivals)
+    assert [verdict(one, {**found, "gate": explained}).outcome for one in everyone] == expected
 
 
 NEEDED, REPLACED, ANY = {"cost": 0.9, "lead": 0.5}, {"cost": 0.3, "lead": 0.3}, {"cost": 0.9, "lead": 0.1}

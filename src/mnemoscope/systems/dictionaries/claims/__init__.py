@@ -1,1 +1,1 @@
-"""Claims F-K1, D2, D4 and D5."""
+"""Claims F-K1, D2 to D4 and D5."""
