@@ -51,9 +51,13 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
 
 
 def course_figure(courses: Mapping[str, xr.DataArray]) -> go.Figure:
-    """Losses over (seed, step) by configuration: the median over seeds, and a band from the lowest to the highest."""
+    """Losses over (seed, step) by configuration: the median over seeds, and a band from the lowest to the highest.
+
+    Steps are on a logarithmic axis, since the changes lie up to a factor of twenty apart; it has no step 0.
+    """
     figure = go.Figure()
     for (name, values), colour in zip(courses.items(), assign_colours(courses).values(), strict=True):
+        values = values.sel(step=values.step > 0)
         steps = values.step.values
         low, middle, high = (values.quantile(q, "seed").values for q in (0, 0.5, 1))
         band = {"x": [*steps, *steps[::-1]], "y": [*high, *low[::-1]]}
@@ -64,7 +68,7 @@ def course_figure(courses: Mapping[str, xr.DataArray]) -> go.Figure:
         shown = {"name": name, "legendgroup": name, "line": line, "hovertemplate": hover, "mode": "lines"}
         figure.add_trace(go.Scatter(x=steps, y=middle, **shown))
     figure.add_hline(y=PLATEAU, line={"dash": "dot", "color": "#5b6577"}, annotation_text="log 2")
-    figure.update_yaxes(title="loss (nats)", range=[0, 1.2 * PLATEAU]).update_xaxes(title="step")
+    figure.update_yaxes(title="loss (nats)", range=[0, 2 * PLATEAU]).update_xaxes(title="step", type="log")
     return figure.update_layout(**LAYOUT, height=520)
 
 
