@@ -68,7 +68,7 @@ def course_figure(courses: Mapping[str, xr.DataArray]) -> go.Figure:
         shown = {"name": name, "legendgroup": name, "line": line, "hovertemplate": hover, "mode": "lines"}
         figure.add_trace(go.Scatter(x=steps, y=middle, **shown))
     figure.add_hline(y=PLATEAU, line={"dash": "dot", "color": "#5b6577"}, annotation_text="log 2")
-    figure.update_yaxes(title="loss (nats)", range=[0, 2 * PLATEAU]).update_xaxes(title="step", type="log")
+    figure.update_yaxes(title="loss (nats)", range=[0, 2 * PLATEAU]).update_xaxes(title="step", type="log", dtick="D2")
     return figure.update_layout(**LAYOUT, height=520)
 
 
