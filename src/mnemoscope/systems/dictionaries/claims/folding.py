@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope import CLAIMS, Claim, DictionaryRecipe, Gate
+from mnemoscope import CLAIMS, Claim, Criterion, DictionaryRecipe, Gate
 from mnemoscope.claims import GATE, Case, Measured, case, controls, most, table
 from mnemoscope.models import FIRST_CONTROL_SEED, HookedTransformer
 from mnemoscope.systems.dictionaries.claim_parts import TEXTS, WIDTH
@@ -176,25 +176,28 @@ _CLAIM = Claim(
     factors={"l1": (0.003, 0.3), "width": (2, 8)},
     controls=controls(positive=(_WITH_A_PRICE, _EVERYWHERE), negative=(_APART, _AT)),
 )
+
+
+def _stay_apart(name: str) -> tuple[Criterion, ...]:
+    """With a price hops are folded, and in the transcoder of this name they are not."""
+    return (
+        _FOLDED,
+        most(f"{name}folded", "below", HALF, _SHARE),
+        most(f"{name}followed", "above", HALF, _ANSWERS),
+    )
+
+
 CLAIM = _CLAIM.against(
     _CLAIM.rival(
         "price",
         "The price decides: where features have none, hops stay apart.",
-        parts=(
-            _FOLDED,
-            most("no price folded", "below", HALF, _SHARE),
-            most("no price followed", "above", HALF, _ANSWERS),
-        ),
+        parts=_stay_apart("no price "),
         controls=controls(positive=(_WITH_A_PRICE, _PRICED), negative=(_APART, _EVERYWHERE, _UNVARIED, _AT)),
     ),
     _CLAIM.rival(
         "varied",
         "Data decide: where half of the results are exchanged in training, hops stay apart.",
-        parts=(
-            _FOLDED,
-            most("varied folded", "below", HALF, _SHARE),
-            most("varied followed", "above", HALF, _ANSWERS),
-        ),
+        parts=_stay_apart("varied "),
         controls=controls(positive=(_WITH_A_PRICE, _UNVARIED), negative=(_APART, _EVERYWHERE, _PRICED, _AT)),
     ),
 )
