@@ -15,8 +15,8 @@ from mnemoscope.systems.retrieval.tasks import Retrieval
 SOURCE = "Musat, Mechanism and emergence of stacked attention heads in multi-layer transformers"
 FIRST_SEED, FIRST_OF_THREE, LAST_OF_THREE = 16, 64, 87
 """Of models of two steps, and of three. Smaller ones were looked at while recipes were chosen."""
-FIRST_UNSEEN = 112
-"""The first seed for claims that were put after all smaller seeds had been taken apart."""
+FIRST_UNSEEN, LAST_UNSEEN = 112, 135
+"""Seeds for claims that were put after all smaller seeds had been taken apart."""
 N_SEQUENCES = 2048
 LEARNED = 0.1
 """Squared error of every symbol below which a chain counts as learned; 1 - 1/N where nothing is known but the step."""

@@ -17,6 +17,7 @@ from mnemoscope.systems.retrieval.claim_parts import (
     FIRST_UNSEEN,
     FOLLOWS,
     LAST_OF_THREE,
+    LAST_UNSEEN,
     TASK,
     TEXTS,
     WHOLE_CHAIN,
@@ -92,7 +93,7 @@ R5 = _R5.against(
         controls=controls(positive=(_QUERY_FIRST,), negative=(_FOLLOWS, _UNTRAINED)),
     ),
 )
-unseen = partial(retrieval, units=WHOLE_CHAIN, first_seed=FIRST_UNSEEN, gate=FOLLOWS)
+unseen = partial(retrieval, units=WHOLE_CHAIN, first_seed=FIRST_UNSEEN, last_seed=LAST_UNSEEN, gate=FOLLOWS)
 _R5_ALONE = unseen(
     id="R5-alone",
     statement="Few heads matter alone: the error rises without the output of one head for fewer than a third of them.",
