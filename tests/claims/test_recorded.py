@@ -18,10 +18,8 @@ NOT_TRIED = {
     "L1",
     "L2",
     "B14",
-    "I5",
     "D3",
     "I4-near",
-    "I5-subcircuits",
     "R10",
 }
 """L1 and L2 ask for models that are too large, those of the others are not trained: `docs/outcomes.md` says so."""

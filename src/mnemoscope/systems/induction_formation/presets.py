@@ -83,7 +83,7 @@ def _plans(seeds: tuple[int, ...]) -> tuple[TrainingSet, ...]:
         TrainingSet(recipe="quick", presets=_JUDGED, seeds=seeds),
         TrainingSet(recipe="quick", presets=_OTHERS, seeds=seeds, packed=False),
         TrainingSet(recipe="quick", presets=("formation",), seeds=seeds, changes=LESIONED, called="lesion"),
-        *(
+        *(  # with these the archives would exceed ten megabytes
             TrainingSet(
                 recipe="quick", presets=_VARIED, seeds=seeds, changes=changes, called=f"more-{name}", packed=False
             )
