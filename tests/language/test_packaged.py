@@ -17,7 +17,7 @@ from mnemoscope.systems.retrieval_prompts.reading import ask
 from mnemoscope.systems.retrieval_prompts.scoring import Sampling, answers
 
 pytestmark = pytest.mark.lm
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "language_model.py"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +140,33 @@ def test_the_whole_model_and_the_empty_circuit_are_both_ends(model, pairs):
 
 def test_the_example_makes_a_figure(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    runpy.run_path(os.fspath(EXAMPLE))
+    runpy.run_path(os.fspath(EXAMPLES / "language_model.py"))
     assert "stream" in capsys.readouterr().out
     assert "plotly" in (tmp_path / "patching.html").read_text()[:20000]
+
+
+@torch.no_grad()
+def test_a_dictionary_is_trained_and_its_features_are_sites(model, pairs, tmp_path, monkeypatch, capsys):
+    """The example on four windows of text and ten updates."""
+    monkeypatch.chdir(tmp_path)
+    code = (EXAMPLES / "language_dictionary.py").read_text()
+    assert "128, 800, 16, 6000" in code
+    exec(code.replace("128, 800, 16, 6000", "32, 4, 1, 10"), {})
+    assert "864 features" in capsys.readouterr().out
+    features = ms.load_dictionary(tmp_path / "smollm2-mlp-0.safetensors")
+    split, batch = ms.with_dictionaries(model, [features]), pairs.clean
+    clean = model(batch.inputs)
+    torch.testing.assert_close(split(batch.inputs), clean, atol=1e-3, rtol=0)
+    _, cache = model.run_with_cache(batch.inputs, names_filter=["blocks.0.ln2.hook_normalized"])
+    active = features.encode(cache["blocks.0.ln2.hook_normalized"])
+    most = active.amax((0, 1)).topk(4).indices
+    written = active[:, :, most] @ features.w_dec[most]
+    removed = ms.run_with(split, batch, [ms.Zero(site=ms.Site(kind="feature", layer=0, neuron=tuple(most.tolist())))])
+    by_hand = model.run_with_hooks(
+        batch.inputs, fwd_hooks=[("blocks.0.hook_mlp_out", lambda activation, hook: activation - written)]
+    )
+    torch.testing.assert_close(removed, by_hand, atol=1e-3, rtol=0)
+    assert (removed - clean).abs().max() > 0.01
 
 
 def test_retrieval_prompts_are_asked_through_its_chat_template(model):

@@ -42,11 +42,11 @@ class CrossLayerTranscoder:
         return activate(pre, "relu" if self.k is None else "topk", k=self.k)
 
     def decode(self, layer: int, features: Float[Tensor, "row feature"]) -> Float[Tensor, "row written d_model"]:
-        """What the features of a layer write into every layer, without biases."""
+        """The outputs of the features of a layer in every layer, without biases."""
         return torch.einsum("rf,fwd->rwd", features, self.w_dec[layer])
 
     def contributions(self, reads: Float[Tensor, "layer row d_model"]) -> Float[Tensor, "layer row written d_model"]:
-        """What the features of every layer write, from what every layer reads."""
+        """The outputs of the features of every layer in every layer, from the streams that the layers read."""
         return torch.stack([self.decode(layer, self.encode(layer, read)) for layer, read in enumerate(reads)])
 
     def run(self, stream: Stream, change: Change | None = None) -> Stream:

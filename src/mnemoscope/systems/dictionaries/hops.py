@@ -24,7 +24,7 @@ Change = Callable[[int, Stream], Stream]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Passed:
-    """What each MLP reads (the stream before it) and writes in a forward pass, and the last stream."""
+    """The inputs of the MLPs (the stream before each) and their outputs in a forward pass, and the last stream."""
 
     reads: Float[Tensor, "layer row d_model"]
     writes: Float[Tensor, "layer row d_model"]

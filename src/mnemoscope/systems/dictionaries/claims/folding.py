@@ -56,7 +56,7 @@ def measure(draw: int, *, l1: float = PRICE.l1, width: float = WIDTH) -> dict[st
 
 @torch.no_grad()
 def effects(model: HookedTransformer, transcoder: CrossLayerTranscoder) -> dict[str, float]:
-    """How much of later hops earlier features write, whether answers follow a change, and what is explained."""
+    """Shares of later hops that are folded, of answers that follow a change, and of the variance that is explained."""
     own = passed(model, starting_at(*range(N_HOPS)))
     contributions = transcoder.contributions(own.reads)
     errors = (contributions.sum(0) + transcoder.b_dec).transpose(0, 1) - own.writes
@@ -116,10 +116,11 @@ def folded(model: HookedTransformer) -> CrossLayerTranscoder:
 
 
 def _by_hand(model: HookedTransformer, w_dec: Float[Tensor, "layer feature written d_model"]) -> CrossLayerTranscoder:
-    w_enc = torch.stack([block.mlp.W_in.T for block in model.blocks])
-    zeros = torch.zeros(2, N_HOPS, 1)
     return CrossLayerTranscoder(
-        w_enc=w_enc, b_enc=zeros[0].expand(-1, N_VALUES), w_dec=w_dec, b_dec=zeros[1].expand(-1, model.cfg.d_model)
+        w_enc=torch.stack([block.mlp.W_in.T for block in model.blocks]),
+        b_enc=torch.zeros(N_HOPS, N_VALUES),
+        w_dec=w_dec,
+        b_dec=torch.zeros(N_HOPS, model.cfg.d_model),
     )
 
 
