@@ -152,7 +152,7 @@ def test_a_dictionary_is_trained_and_its_features_are_sites(model, pairs, tmp_pa
     code = (EXAMPLES / "language_dictionary.py").read_text()
     assert "128, 800, 16, 6000" in code
     exec(code.replace("128, 800, 16, 6000", "32, 4, 1, 10"), {})
-    assert "864 features" in capsys.readouterr().out
+    assert "2304 features" in capsys.readouterr().out
     features = ms.load_dictionary(tmp_path / "smollm2-mlp-0.safetensors")
     split, batch = ms.with_dictionaries(model, [features]), pairs.clean
     clean = model(batch.inputs)
