@@ -1,5 +1,6 @@
 """Analyses on the packaged language model: right, against Hugging Face, TransformerLens and each other."""
 
+import json
 import os
 import runpy
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformer_lens import patching
 
 import mnemoscope as ms
@@ -158,7 +160,11 @@ def test_a_dictionary_is_trained_and_its_features_are_sites(model, pairs, tmp_pa
     clean = model(batch.inputs)
     torch.testing.assert_close(split(batch.inputs), clean, atol=1e-3, rtol=0)
     _, cache = model.run_with_cache(batch.inputs, names_filter=["blocks.0.ln2.hook_normalized"])
-    active = features.encode(cache["blocks.0.ln2.hook_normalized"])
+    read = cache["blocks.0.ln2.hook_normalized"]
+    theirs = ms.load_dictionary(_as_sparsify(features, model, tmp_path / "model.layers.0.mlp"), model=model)
+    assert (theirs.layer, theirs.reads, theirs.writes) == (0, "mlp_in", "mlp_out")
+    torch.testing.assert_close(theirs.reconstruct(read), features.reconstruct(read), atol=1e-3, rtol=1e-3)
+    active = features.encode(read)
     most = active.amax((0, 1)).topk(4).indices
     written = active[:, :, most] @ features.w_dec[most]
     removed = ms.run_with(split, batch, [ms.Zero(site=ms.Site(kind="feature", layer=0, neuron=tuple(most.tolist())))])
@@ -167,6 +173,19 @@ def test_a_dictionary_is_trained_and_its_features_are_sites(model, pairs, tmp_pa
     )
     torch.testing.assert_close(removed, by_hand, atol=1e-3, rtol=0)
     assert (removed - clean).abs().max() > 0.01
+
+
+def _as_sparsify(features, model, place):
+    """The directory that sparsify would write: its encoder reads after the gain of the normalisation."""
+    gain = getattr(model.blocks[0].ln2, "w", torch.ones(features.d_in))
+    tensors = {"encoder.weight": features.w_enc / gain, "encoder.bias": features.b_enc}
+    tensors |= {"W_dec": features.w_dec, "b_dec": features.b_dec}
+    place.mkdir()
+    save_file({name: value.contiguous() for name, value in tensors.items()}, place / "sae.safetensors")
+    sizes = {"num_latents": features.n_features, "k": features.k, "d_in": features.d_in}
+    cfg = {"activation": "topk", "normalize_decoder": True, "transcode": True, "skip_connection": False, **sizes}
+    (place / "cfg.json").write_text(json.dumps(cfg))
+    return place
 
 
 def test_retrieval_prompts_are_asked_through_its_chat_template(model):
