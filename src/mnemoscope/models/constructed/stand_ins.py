@@ -93,7 +93,7 @@ def step_course(step: float, *, low: float = 0.0, high: float = 1.0) -> Course:
 
 
 Followed = Literal["trajectory", "progress"]
-"""What a subject has of its training: measures of the checkpoints that it kept, or the metrics that it logged."""
+"""The record of a training: measures of its kept checkpoints (`trajectory`), or its logged metrics (`progress`)."""
 
 
 def prescribe_course(
