@@ -12,7 +12,7 @@ import pytest
 
 from mnemoscope.claims import history
 from mnemoscope.claims.claim import CLAIMS
-from mnemoscope.claims.entry import FOLDER, Dated, Verdict, entry_of, entry_text
+from mnemoscope.claims.entry import FOLDER, Dated, Verdict, entry_of, entry_text, packaged_entries
 from mnemoscope.claims.history import history_dates
 from mnemoscope.claims.judge import judge
 from mnemoscope.claims.registration import FILE, package_of, read_registrations, register, registration
@@ -172,6 +172,12 @@ def test_dates_that_ship_are_of_registered_questions():
         for id, registered in read_registrations(package).items():
             found = dates_in(entry_of(package, id))
             assert found is None or found.question == question_of(registered), f"mnemoscope dev entries {id}"
+
+
+def test_entries_of_verdicts_that_name_their_commit_date_their_runs():
+    for _, entry in packaged_entries():
+        if any(verdict.judged and verdict.judged.commit for verdict in entry.verdicts if verdict.superseded is None):
+            assert entry.registration.runs, f"mnemoscope dev entries {entry.short_id}"
 
 
 @pytest.mark.thorough
