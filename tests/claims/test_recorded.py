@@ -18,6 +18,8 @@ NOT_TRIED = {
     "L1",
     "L2",
     "B14",
+    "E2-minimal",
+    "E3-minimal",
     "I4-near",
     "R10",
 }

@@ -1,15 +1,25 @@
-"""E1 to E7: their controls, and what decides them."""
+"""E1 to E7, and both of the minimal model: their controls, and what decides them."""
 
 import pytest
 
 from mnemoscope import InputError
 from mnemoscope.systems.markov.claim_parts import AFTER, BALANCED, EIGHT, THREE, TWO, induction_by_hand
-from mnemoscope.systems.markov.claims import change, circuit, delay, finite_chains, phases, predictor
+from mnemoscope.systems.markov.claims import change, circuit, delay, finite_chains, minimal, phases, predictor
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.systems.on_trial import on, verdict
 from tests.systems.planting import misbehaving
 
-CLAIMS = (predictor.E1, phases.E2, change.E3, delay.E4, circuit.E5, phases.E6, finite_chains.E7)
+CLAIMS = (
+    predictor.E1,
+    phases.E2,
+    change.E3,
+    delay.E4,
+    circuit.E5,
+    phases.E6,
+    finite_chains.E7,
+    minimal.E2_MINIMAL,
+    minimal.E3_MINIMAL,
+)
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)

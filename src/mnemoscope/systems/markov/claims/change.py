@@ -6,6 +6,8 @@ midway between its mean during the unigram phase and its end. That phase is up t
 of the final share is closed.
 """
 
+import xarray as xr
+
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.claims import Case, controls, most
 from mnemoscope.models.constructed import Course
@@ -21,7 +23,12 @@ def measure(subject: Subject) -> dict[str, float]:
 
     `width` is the steps from a quarter to three quarters of the final share, by those to the quarter.
     """
-    found = tracked(subject.trajectory, "closed", "previous", "closed_previous")
+    return dated(subject.trajectory)
+
+
+def dated(course: xr.Dataset | None) -> dict[str, float]:
+    """The same of a course."""
+    found = tracked(course, "closed", "previous", "closed_previous")
     end = float(found.closed[-1])
     quarter, most_of_it = (max(onset(found, "closed", share * end), 1.0) for share in (0.25, 0.75))
     change, looks_back, ready = (

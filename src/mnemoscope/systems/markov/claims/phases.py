@@ -6,6 +6,8 @@ Read from trajectories: at every checkpoint the nearest of the uniform predictor
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+import xarray as xr
+
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.claims import Case, case, controls, most
 from mnemoscope.models.constructed import Course, prescribe_course
@@ -22,8 +24,12 @@ def measure(subject: Subject) -> dict[str, float]:
     A phase lasts as the ratio of its end to its beginning, in steps after the first kept one. `near_unigram` is the
     smallest divergence from the unigram by that at the start of training.
     """
-    names = simpler_first(subject.task)
-    found = tracked(subject.trajectory, *(f"kl_{name}" for name in names))
+    return passed(subject.trajectory, simpler_first(subject.task))
+
+
+def passed(course: xr.Dataset | None, names: Sequence[str]) -> dict[str, float]:
+    """The same of a course, for predictors from the simplest on."""
+    found = tracked(course, *(f"kl_{name}" for name in names))
     closest, steps = nearest(found, names), found.step.values.tolist()
     after_start = float(steps[1])
     result = {"in_turn": float(in_order(closest, names))}
