@@ -20,7 +20,6 @@ NOT_TRIED = {
     "B14",
     "E2-minimal",
     "E3-minimal",
-    "I4-near",
     "R10",
 }
 """L1 and L2 ask for models that are too large, those of the others are not trained: `docs/outcomes.md` says so."""
