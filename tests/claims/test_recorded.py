@@ -18,8 +18,6 @@ NOT_TRIED = {
     "L1",
     "L2",
     "B14",
-    "E2-minimal",
-    "E3-minimal",
     "R10",
 }
 """L1 and L2 ask for models that are too large, those of the others are not trained: `docs/outcomes.md` says so."""
