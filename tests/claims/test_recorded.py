@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[2]
 NOT_TRIED = {
     "L1",
     "L2",
-    "B14",
     "R10",
 }
 """L1 and L2 ask for models that are too large, those of the others are not trained: `docs/outcomes.md` says so."""
