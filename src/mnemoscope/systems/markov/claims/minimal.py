@@ -41,7 +41,7 @@ def _course(draw: int, distance_rate: float) -> xr.Dataset:
 
 
 def _orders(*found: xr.Dataset) -> dict[str, float]:
-    """How far layer 2 is before layer 1 in both courses, and the steps of both."""
+    """The lead of layer 2 over layer 1 in both courses, and the steps of both."""
     kept = ("ready_before", "looks_back", "ready")
     return {
         f"{prefix}{name}": value
