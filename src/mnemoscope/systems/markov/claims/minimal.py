@@ -5,7 +5,7 @@ layer comes first; a rival asks whether the two rates decide that.
 """
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 
 import xarray as xr
 
@@ -34,6 +34,7 @@ def measure_order(draw: int, *, distance_rate: float = DISTANCE_RATE) -> dict[st
     return _orders(_course(draw, distance_rate), _course(draw, FASTER * distance_rate))
 
 
+@cache  # both claims ask for it
 def _course(draw: int, distance_rate: float) -> xr.Dataset:
     """The course of one training; a slower one takes more steps."""
     n_steps = round(N_STEPS / min(1.0, distance_rate))
