@@ -26,6 +26,8 @@ EXAMPLES = DOCS / "examples"
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("analyses/*.md")])
 CODE = re.compile(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", re.S)
 """A block of code and, where it follows at once, what it prints."""
+CELL = re.compile(r"```\{code-cell\}[^\n]*\n(?::[^\n]*\n)*(.*?)```", re.S)
+"""The code of a cell, on pages that are built as notebooks."""
 RUN = "runs/v3-quick/seed-00"
 """A run that pages speak of."""
 
@@ -71,6 +73,20 @@ def test_the_code_of_a_page_prints_what_stands_below_it(page, tmp_path, monkeypa
         with contextlib.redirect_stdout(printed):
             exec(code, names)
         assert printed.getvalue().split() == expected.split(), code
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=_marks(page), id=page.stem) for page in PAGES if CELL.search(page.read_text())]
+)
+@pytest.mark.usefixtures("examples")
+def test_the_cells_of_a_page_run(page, tmp_path, monkeypatch):
+    """They assert what the page says; what they print is read by nobody here."""
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for cell in CELL.findall(page.read_text()):
+        exec(cell, names)
 
 
 def test_every_page_of_an_analysis_has_code_that_is_run():

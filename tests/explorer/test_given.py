@@ -34,6 +34,12 @@ def test_tokens_are_read_at_the_last_position_and_a_batch_where_it_is_scored():
     assert model_content(model, batch, Packer(), symbols=["\n", *"vwxyz"]).symbols == list("⏎vwxyz")
 
 
+def test_tokens_may_be_inputs_that_the_model_never_answers():
+    model = foreign_model(d_vocab_out=4)
+    assert int(TOKENS[:, -1].max()) > 3
+    assert model_content(model, TOKENS, Packer()).scored == [4]
+
+
 def test_padded_sequences_keep_their_lengths():
     lengths = torch.tensor([5, 4, 5])
     assert model_content(random_model(), scored(TOKENS, 1, lengths=lengths), Packer()).lengths == [5, 4, 5]

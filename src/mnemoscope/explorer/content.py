@@ -342,9 +342,7 @@ def _batch(model: HookedModel, sequences: Sequences) -> Batch:
         if tokens.ndim != 2 or tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
             given = f"shape {tuple(tokens.shape)} of {str(tokens.dtype).removeprefix('torch.')}"
             raise InputError(f"sequences must be a Batch, or numbers of tokens (batch, pos); got {given}")
-        scored = torch.zeros_like(tokens, dtype=torch.bool)
-        scored[:, -1:] = True
-        batch = Batch(inputs=tokens, targets=tokens, scored=scored)
+        batch = Batch(inputs=tokens, targets=tokens, scored=torch.zeros_like(tokens, dtype=torch.bool))
     if batch.inputs.numel() == 0:
         raise InputError("sequences must hold at least one token; got none")
     check_fits(model, batch)
