@@ -59,8 +59,7 @@ def test_a_training_starts_at_zero_and_is_the_same_again():
 
 
 @pytest.mark.thorough
-def test_the_faster_layer_1_is_first(monkeypatch):
-    monkeypatch.setattr("mnemoscope.systems.markov.claims.minimal.N_STEPS", 600)
+def test_the_faster_layer_1_is_first():
     found = measure_order(1001)
     assert found["ready_before"] > found["fast_ready_before"]
     assert found["looks_back"] > 5 * found["fast_looks_back"]

@@ -12,21 +12,21 @@ import xarray as xr
 from mnemoscope import CLAIMS
 from mnemoscope.claims import Case, Measured, case, controls, most
 from mnemoscope.models.constructed import Course, prescribed, step_course
+from mnemoscope.systems.markov.analyses.course import simpler_first
 from mnemoscope.systems.markov.claim_parts import TASK, TEXTS, THREE, markov_claim, units
 from mnemoscope.systems.markov.claims.change import BEFORE, dated
-from mnemoscope.systems.markov.claims.phases import LASTS, QUARTER, courses, passed
+from mnemoscope.systems.markov.claims.phases import E2, LASTS, QUARTER, courses, passed
 from mnemoscope.systems.markov.minimal import DISTANCE_RATE, N_STEPS, SCORE_RATE, train_minimal
 
 FASTER = 100
-"""How much faster layer 1 is trained where the rival expects it first."""
+"""The factor on the rate of layer 1 at which the rival expects that layer first."""
 RATES = (0.3, 3.0, 10.0)
-_NAMES = ("uniform", "unigram", "bigram")
 _minimal = partial(markov_claim, replicate="draw", develops=False)
 
 
 def measure_phases(draw: int, *, distance_rate: float = DISTANCE_RATE) -> dict[str, float]:
     """The measures of E2."""
-    return passed(_course(draw, distance_rate), _NAMES)
+    return passed(_course(draw, distance_rate), simpler_first(TASK))
 
 
 def measure_order(draw: int, *, distance_rate: float = DISTANCE_RATE) -> dict[str, float]:
@@ -66,7 +66,7 @@ def _ordered(name: str, *, layers: tuple[float, float], fast: tuple[float, float
 
 
 def _phases(measures: Mapping[str, Course], number: int) -> dict[str, Measured]:
-    return {"draw": passed(_followed(measures), _NAMES)}
+    return {"draw": passed(_followed(measures), simpler_first(TASK))}
 
 
 def _order(layers: tuple[float, float], fast: tuple[float, float], number: int) -> dict[str, Measured]:
@@ -93,11 +93,7 @@ _E2 = _minimal(
     statement="Training of the minimal model passes three phases: uniform, unigram, bigram.",
     measure=measure_phases,
     explanation=TEXTS.explain("E2-minimal", lasts=LASTS, quarter=QUARTER, score_rate=SCORE_RATE, n_steps=N_STEPS),
-    parts=(
-        most("in_turn", "above", 0.5, "1: yes"),
-        most("lasts_unigram", "above", LASTS, "ratio of steps"),
-        most("near_unigram", "below", QUARTER, "share of the way"),
-    ),
+    parts=E2.parts,
     factors={"distance_rate": RATES},
     controls=controls(positive=(_TURN,), negative=(_SOON, _PAST, _BACK)),
 )
@@ -105,7 +101,7 @@ E2_MINIMAL = _E2.against(
     _E2.rival(
         "past",
         "It passes the unigram at a distance, without a phase of it.",
-        parts=(most("near_unigram", "above", QUARTER, "share of the way"),),
+        parts=E2.rivals[0].parts,
         controls=controls(positive=(_PAST,), negative=(_TURN,)),
     ),
 )
