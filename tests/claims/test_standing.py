@@ -12,15 +12,16 @@ import pytest
 
 from mnemoscope.claims import history
 from mnemoscope.claims.claim import CLAIMS
-from mnemoscope.claims.entry import FOLDER, Dated, Verdict, entry_of, entry_text, packaged_entries
-from mnemoscope.claims.history import history_dates
+from mnemoscope.claims.entry import FOLDER, Dated, Verdict, entry_of, entry_text, packaged_entries, write_entry
+from mnemoscope.claims.history import history_dates, judging_commits
 from mnemoscope.claims.judge import judge
 from mnemoscope.claims.registration import FILE, package_of, read_registrations, register, registration
 from mnemoscope.claims.replicates import expected_seeds
 from mnemoscope.claims.ruling import Ruling, ruling_record
 from mnemoscope.claims.standing import Dates, Standing, claim_standing, dates_in, question_of, standing
 from mnemoscope.models.run import create_run
-from mnemoscope.registry import export_entry
+from mnemoscope.registry import export, export_entry
+from mnemoscope.registry.export import refresh_entries
 from mnemoscope.report.rulings.words import describe_standing, standing_word
 from tests.claims.trials import clearing, make_claim, make_evidence
 
@@ -183,10 +184,36 @@ def test_entries_of_verdicts_that_name_their_commit_date_their_runs():
 @pytest.mark.thorough
 @pytest.mark.skipif(not HISTORY.exists() or (HISTORY / "shallow").exists(), reason="there is no history, or a part")
 def test_the_dates_that_ship_are_those_of_the_history():
+    commits = judging_commits(PACKAGES[0])
     for package in PACKAGES:
         registered = read_registrations(package)
         found = history_dates({id: CLAIMS.get(id) for id in registered}, registered, package)
         assert {id: dates_in(entry_of(package, id)) for id in found} == found, "mnemoscope dev entries writes them"
+        for id in found:
+            for verdict in entry_of(package, id).verdicts:
+                if verdict.judged is not None and (id, verdict.judged.date) in commits:
+                    assert verdict.judged.commit, f"mnemoscope dev entries {id}"
+
+
+def test_a_verdict_names_the_first_commit_with_it(tmp_path, monkeypatch):
+    """A commit that was named before stays, as does a verdict that no commit has."""
+    git(tmp_path, "init", "-q")
+    claim = make_claim(replicate="draw")
+    monkeypatch.setattr(export, "package_of", lambda _: tmp_path)
+    first, named, new = (
+        Verdict(outcome="MIXED", n_clear=8, n=16, judged=Dated(date=f"2026-01-0{day}", commit=commit))
+        for day, commit in ((1, None), (2, "abc"), (3, None))
+    )
+    before = export_entry(claim)
+    for day, verdicts in enumerate(((first,), (named, first), (new, named, first)), 1):
+        write_entry(before.model_copy(update={"verdicts": verdicts}), tmp_path / FOLDER)
+        if new not in verdicts:
+            git(tmp_path, "add", ".")
+            git(tmp_path, "commit", "-qm", str(day))
+    root = history._git(tmp_path, "rev-list", "--max-parents=0", "HEAD").decode().strip()
+    ((_, entry),) = refresh_entries([claim], {}, judging_commits(tmp_path))
+    assert [verdict.judged.commit for verdict in entry.verdicts] == [None, "abc", root]
+    assert entry_of(tmp_path, "T0") == entry
 
 
 def test_a_claim_about_draws_is_dated_by_the_verdict_in_its_entry(tmp_path):

@@ -54,6 +54,20 @@ def history_dates(
     return found
 
 
+def judging_commits(place: Path) -> dict[tuple[str, str], str]:
+    """The first commit with each verdict of an entry, by the id of the claim and the date on which it was judged.
+
+    Raises InputError where git knows no repository that holds `place`.
+    """
+    root = Path(_git(place, "rev-parse", "--show-toplevel").decode().strip())
+    found: dict[tuple[str, str], str] = {}
+    for (_, commit), file, content in _versions(root, f"*{FOLDER}/*.json"):
+        for verdict in json.loads(content).get("verdicts", ()):
+            if (judged := verdict.get("judged")) is not None:
+                found.setdefault((Path(file).stem, judged["date"]), commit)
+    return found
+
+
 @cache
 def _moments(
     root: Path, head: str

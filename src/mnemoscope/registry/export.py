@@ -20,6 +20,7 @@ from mnemoscope.claims.entry import (
     Configuration,
     Control,
     Criterion,
+    Dated,
     EarlierForm,
     Entry,
     Gate,
@@ -109,10 +110,18 @@ def export_entry(claim: Claim, before: Entry | None = None, dates: Dates | None 
         raise InputError(f"claim {claim.id} has no entry: {where}: {first['msg']}; got {first['input']!r}") from None
 
 
-def refresh_entries(claims: Iterable[Claim], dates: Mapping[str, Dates]) -> list[tuple[Path, Entry]]:
-    """Write the entries of claims to the registries of their packages; `dates` are those of the history, by id.
+def refresh_entries(
+    claims: Iterable[Claim], dates: Mapping[str, Dates], commits: Mapping[tuple[str, str], str]
+) -> list[tuple[Path, Entry]]:
+    """Write the entries of claims to the registries of their packages.
 
-    Raises InputError for a claim that belongs to no package.
+    Args:
+        claims: Each of some package.
+        dates: By id, those of the history.
+        commits: The first commit with each verdict, by id and date; a verdict that names its commit keeps it.
+
+    Raises:
+        InputError: A claim belongs to no package.
     """
     written = []
     for claim in claims:
@@ -120,8 +129,17 @@ def refresh_entries(claims: Iterable[Claim], dates: Mapping[str, Dates]) -> list
         if package is None:
             raise InputError(f"claim {claim.id} belongs to no package, whose registry could hold it; leave it out")
         entry = export_entry(claim, entry_of(package, claim.id), dates.get(claim.id))
+        verdicts = tuple(_with_commit(verdict, claim.id, commits) for verdict in entry.verdicts)
+        entry = entry.model_copy(update={"verdicts": verdicts})
         written.append((write_entry(entry, package / FOLDER), entry))
     return written
+
+
+def _with_commit(verdict: Verdict, id: str, commits: Mapping[tuple[str, str], str]) -> Verdict:
+    judged = verdict.judged
+    if judged is None or judged.commit is not None:
+        return verdict
+    return verdict.model_copy(update={"judged": Dated(date=judged.date, commit=commits.get((id, judged.date)))})
 
 
 def registration_digest(fixed: Mapping[str, Any]) -> str:

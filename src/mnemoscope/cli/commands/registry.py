@@ -213,12 +213,12 @@ class DevEntries(CommandOptions):
     what: Positional[Claims] = ()
     """Systems or ids of claims; none: all."""
     history: bool = True
-    """Read the dates of registrations and runs from the history of git; else those on file stay."""
+    """Read the dates of registrations and runs and the commits of verdicts from the history of git; else they stay."""
 
 
 def dev_entries(options: DevEntries) -> None:
     """Refresh the entries of every package that the claims belong to, and print the standing of each claim."""
-    from mnemoscope.claims.history import history_dates
+    from mnemoscope.claims.history import history_dates, judging_commits
     from mnemoscope.claims.registration import package_of, read_registrations
     from mnemoscope.claims.standing import claim_standing
     from mnemoscope.cli.output import console, show
@@ -232,7 +232,8 @@ def dev_entries(options: DevEntries) -> None:
         by_id = {claim.id: claim for claim in claims if package_of(claim) == package}
         registered = {id: entry for id, entry in read_registrations(package).items() if id in by_id}
         dates = history_dates(by_id, registered, package) if options.history else {}
-        written = refresh_entries(by_id.values(), dates)
+        commits = judging_commits(package) if options.history else {}
+        written = refresh_entries(by_id.values(), dates, commits)
         console.print(f"wrote {pluralise(len(written), 'claim')} to {package / 'registry'}", highlight=False)
     rows = [[claim.id, str(claim_standing(claim, None))] for claim in claims]
     show("registrations and runs", ("id", "standing"), rows, n_text=2)
