@@ -126,6 +126,14 @@ HELD: dict[str, tuple[tuple[str, Any], ...]] = {
 """Changes of `memories` that hold W_O^2, or the attention of layer 0, at its ideal form from the first step."""
 HELD_SEEDS = 64
 """The first seed of these, and of `memories` beside them; smaller ones were looked at."""
+EARLY_SEEDS = 80
+"""The first seed of B14-early, which was put after B14 had been judged."""
+_N_EARLY = 120
+EARLY: tuple[tuple[str, Any], ...] = (
+    ("recipe.n_steps", _N_EARLY),
+    ("recipe.checkpoint_steps", tuple(range(_N_EARLY))),
+)
+"""The first steps of `sgd`, all of them kept."""
 _STAGED = ("memories", "memories-keys-late", "memories-output-late")
 _SHIPPED = (
     _part("quick", 16, 16, (name for name in _BIRTH if name not in _STAGED)),
@@ -133,10 +141,14 @@ _SHIPPED = (
     _part("quick", 32, 16, _STAGED),
     _part("sgd", 32, 16, (*_STAGED, "memories-all", "memories-all-bigram")),
     replace(_part("sgd", 32, 16, ("memories",), **{"task.n_triggers": 20}), called="20-triggers"),
-    replace(_part("sgd", HELD_SEEDS, 16, ("memories",)), packed=False),
     *(
-        replace(_part("sgd", HELD_SEEDS, 16, ("memories",), **dict(held)), called=name.replace(" ", "-"), packed=False)
-        for name, held in HELD.items()
+        replace(
+            _part("sgd", first, 16, ("memories",), **dict((*kept, *held))),
+            called="-".join((*name.split(), *word)),
+            packed=False,
+        )
+        for first, kept, word in ((HELD_SEEDS, (), ()), (EARLY_SEEDS, EARLY, ("early",)))
+        for name, held in {"": (), **HELD}.items()
     ),
 )
 SYSTEMS.add("birth", plan("in-context bigrams: the formation of an induction head", _BIRTH, *_SHIPPED))

@@ -1,9 +1,21 @@
-"""B14: memories beside parts that are held at their ideal form, and the ideal output."""
+"""B14 and B14-early: memories beside parts that are held at their ideal form, and the ideal output."""
+
+from dataclasses import replace
 
 import pytest
 import torch
 
-from mnemoscope.systems.in_context_bigrams.claims.held_ideal import B14, FREE, OUTPUT, PREVIOUS, UNITS, forward
+from mnemoscope.claims.replicates import expected_seeds
+from mnemoscope.systems.in_context_bigrams.claims.held_ideal import (
+    B14,
+    B14_EARLY,
+    EARLY_UNITS,
+    FREE,
+    OUTPUT,
+    PREVIOUS,
+    UNITS,
+    forward,
+)
 from mnemoscope.systems.in_context_bigrams.tasks import FLOOR, InContextBigrams
 from tests.systems.planting import misbehaving, verdict
 
@@ -12,10 +24,11 @@ def steps(free: float, output: float, previous: float) -> dict[str, dict[str, fl
     return {FREE: {"match": free}, OUTPUT: {"match": output}, PREVIOUS: {"match": previous}}
 
 
-def test_controls_behave():
-    assert misbehaving(B14) == {}
-    for reading in B14.factors["reading"]:
-        assert misbehaving(B14, reading=reading) == {}
+@pytest.mark.parametrize("claim", [B14, B14_EARLY], ids=lambda claim: claim.id)
+def test_controls_behave(claim):
+    assert misbehaving(claim) == {}
+    for reading in claim.factors["reading"]:
+        assert misbehaving(claim, reading=reading) == {}
 
 
 @pytest.mark.parametrize(
@@ -63,3 +76,14 @@ def test_runs_differ_in_what_is_held_alone():
     ]
     assert free.task == output.task == previous.task
     assert free.model == output.model == previous.model
+
+
+def test_early_runs_are_the_first_steps_with_each_kept():
+    """Of other seeds, under the same recipe otherwise."""
+    assert EARLY_UNITS.keys() == UNITS.keys()
+    assert not {*expected_seeds(B14)} & {*expected_seeds(B14_EARLY)}
+    for early, whole in zip(EARLY_UNITS.values(), UNITS.values(), strict=True):
+        short, long = early.spec(80).recipe, whole.spec(80).recipe
+        assert short.checkpoints == tuple(range(121))
+        assert short == replace(long, n_steps=120, checkpoint_steps=short.checkpoint_steps)
+        assert long.decay == "constant", "else the first steps would depend on their number"
