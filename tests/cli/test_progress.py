@@ -28,6 +28,16 @@ def test_loss_both_accuracies_and_the_time_left_fit_80_columns():
     assert max(len(line) for line in lines) <= 80
 
 
+def test_a_run_with_clamps_is_shown_with_them():
+    """The free model may never learn."""
+    free = {"train_loss": 1.25, "test_loss": 1.5, "test_recall": 0.2}
+    clamped = {"clamped_train_loss": 0.015, "clamped_test_loss": 0.016, "clamped_test_recall": 0.98}
+    out = io.StringIO()
+    with live_training(1, Console(file=out, width=80)) as report:
+        report(Progress(Path("runs/v3-quick/seed-00"), 9, 9, free | clamped))
+    assert "v3-quick/seed-00  clamped loss 0.0150 recall 98.0%\n" in out.getvalue()
+
+
 def test_the_line_of_other_work_tells_the_share_of_one_run_and_goes_away():
     out = io.StringIO()
     console = Console(file=out, width=80, force_terminal=True)

@@ -207,7 +207,9 @@ def live_training(n_runs: int, console: Console = console) -> Iterator[recorder.
 
 
 def _format_metrics(line: recorder.Progress, *, digits: int) -> str:
-    """Loss on training sequences, and every accuracy on unseen ones."""
-    skills = [name for name in line.metrics if name.startswith("test_") and "loss" not in name]
-    accuracies = " ".join(f"{name.removeprefix('test_')} {line.metrics[name]:4.{digits}%}" for name in skills)
-    return f"loss {line.metrics['train_loss']:.{digits + 3}f} {accuracies}"
+    """Loss on training sequences, and every accuracy on unseen ones; all of them with the clamps of training."""
+    prefix = "clamped_" if "clamped_train_loss" in line.metrics else ""
+    of_test = f"{prefix}test_"
+    skills = [name for name in line.metrics if name.startswith(of_test) and "loss" not in name]
+    accuracies = " ".join(f"{name.removeprefix(of_test)} {line.metrics[name]:4.{digits}%}" for name in skills)
+    return f"{prefix.replace('_', ' ')}loss {line.metrics[f'{prefix}train_loss']:.{digits + 3}f} {accuracies}"
