@@ -18,7 +18,6 @@ NOT_TRIED = {
     "B14-early",
     "L1",
     "L2",
-    "R10",
 }
 """L1 and L2 ask for models that are too large, those of the others are not trained: `docs/outcomes.md` says so."""
 
