@@ -15,7 +15,6 @@ from mnemoscope.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 NOT_TRIED = {
-    "B14-early",
     "L1",
     "L2",
 }

@@ -115,6 +115,12 @@ def test_changes_apply_together_in_any_order():
     assert preset("v3", "quick", 0, changes=dict(reversed(changes.items()))) == spec
 
 
+def test_changes_that_are_spelled_otherwise_are_the_same_run():
+    """On the command line steps are a list; a rate is a whole number."""
+    one = preset("v3", changes={"recipe.checkpoint_steps": (0, 9), "recipe.learning_rate": 1.0})
+    assert preset("v3", changes={"recipe.checkpoint_steps": [0, 9], "recipe.learning_rate": 1}) == one
+
+
 def test_a_changed_preset_carries_a_digest_of_the_changes():
     def label(seed: int, **changes) -> str:
         return preset("v1", "quick", seed, changes={f"model.{k}": v for k, v in changes.items()}).label

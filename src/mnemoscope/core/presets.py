@@ -142,9 +142,8 @@ def preset(name: str, recipe: str = "quick", seed: int = 0, *, changes: Mapping[
         by_part.setdefault(part, {})[name_of_field] = value
     for part, fields in by_part.items():  # together: on its own a change may contradict the others
         parts[part] = replace_fields(parts[part], fields, part)
-    if changes:  # by the values that they became: 0 and 0.0 are one rate
-        became = {key: getattr(parts[key.partition(".")[0]], key.partition(".")[2]) for key in changes}
-        named = sorted((key, became[key] if became[key] == value else value) for key, value in changes.items())
+    if changes:  # by the values that they became: 0 and 0.0 are one rate, a list and a tuple the same steps
+        named = sorted((key, getattr(parts[key.partition(".")[0]], key.partition(".")[2])) for key in changes)
         name = f"{name}+{hashlib.sha256(repr(named).encode()).hexdigest()[:6]}"
     return RunSpec(**{**parts, "task": parts["task"].for_seed(seed)}, seed=seed, preset=name)
 
