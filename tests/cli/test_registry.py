@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import mnemoscope as ms
 from mnemoscope.claims.claim import CLAIMS
-from mnemoscope.claims.entry import entry_of, read_entry, write_entry
+from mnemoscope.claims.entry import entry_of, packaged_entries, read_entry, write_entry
 from mnemoscope.claims.registration import package_of, registration
 from mnemoscope.claims.replicates import expected_seeds
 from mnemoscope.cli import main
@@ -71,12 +70,15 @@ def test_faults_are_listed_with_their_fields(capsys):
     assert "entries/T1.json: verdicts.0.n_clear" in capsys.readouterr().err
 
 
-def test_verdicts_of_a_trial_come_into_copies_of_entries(capsys):
-    """K3 is supported on record, and the other claim is not tried."""
-    untried = next(entry for entry in ms.registry.read_registry().values() if not entry.verdicts and entry.seeds)
-    id = untried.id.partition("/")[2].partition("@")[0]
+def test_verdicts_of_a_trial_come_into_copies_of_entries(capsys, monkeypatch):
+    """K3 is supported on record, and K4 as if it had not been tried."""
+    entries = [
+        (file, entry.model_copy(update={"verdicts": ()}) if entry.short_id == "K4" else entry)
+        for file, entry in packaged_entries()
+    ]
+    monkeypatch.setattr("mnemoscope.claims.entry.packaged_entries", lambda: entries)
     Path("verdicts.json").write_text(
-        json.dumps([record("K3", "SUPPORTED", 15), record(id, "REFUTED", 0)]), encoding="utf-8"
+        json.dumps([record("K3", "SUPPORTED", 15), record("K4", "REFUTED", 0)]), encoding="utf-8"
     )
     main(["claims", "import", "verdicts.json", "--out", "out", "--report", "experiments/mine"])
     assert "not tried │ REFUTED, 0 of 16" in text(capsys)
@@ -85,7 +87,7 @@ def test_verdicts_of_a_trial_come_into_copies_of_entries(capsys):
     assert on_file is not None
     assert (len(imported.verdicts), imported.verdict.sd) == (len(on_file.verdicts), 0.1)
     assert imported.verdict.judged == on_file.verdict.judged
-    assert read_entry(Path(f"out/mnemo/{untried.system}/{id}.json")).verdict.report == "experiments/mine"
+    assert read_entry(Path("out/mnemo/k-hop/K4.json")).verdict.report == "experiments/mine"
     assert entry_of(package_of(CLAIMS.get("K3")), "K3") == on_file
     Path("verdicts.json").write_text(json.dumps([record("K3", "REFUTED", 0)]), encoding="utf-8")
     with pytest.raises(SystemExit):
