@@ -18,7 +18,7 @@ NOT_TRIED = {
     "L1",
     "L2",
 }
-"""L1 and L2 ask for models that are too large, those of the others are not trained: `docs/outcomes.md` says so."""
+"""They ask for models that are too large: `docs/outcomes.md` says so."""
 
 
 def reported() -> dict[str, tuple[str, int, int, str]]:

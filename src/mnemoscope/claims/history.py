@@ -41,8 +41,7 @@ def history_dates(
 
     Registrations that are not committed yet have no entry.
     """
-    root = Path(_git(place, "rev-parse", "--show-toplevel").decode().strip())
-    asked, runs, verdicts = _moments(root, _git(root, "rev-parse", "HEAD").decode().strip())
+    asked, runs, verdicts, _ = _moments(*_root_and_head(place))
     found = {}
     for id, registration in registrations.items():
         question = question_of(registration)
@@ -54,26 +53,30 @@ def history_dates(
     return found
 
 
-def judging_commits(place: Path) -> dict[tuple[str, str], str]:
+def judging_commits(place: Path) -> Mapping[tuple[str, str], str]:
     """The first commit with each verdict of an entry, by the id of the claim and the date on which it was judged.
 
     Raises InputError where git knows no repository that holds `place`.
     """
-    root = Path(_git(place, "rev-parse", "--show-toplevel").decode().strip())
-    found: dict[tuple[str, str], str] = {}
-    for (_, commit), file, content in _versions(root, f"*{FOLDER}/*.json"):
-        for verdict in json.loads(content).get("verdicts", ()):
-            if (judged := verdict.get("judged")) is not None:
-                found.setdefault((Path(file).stem, judged["date"]), commit)
-    return found
+    return _moments(*_root_and_head(place))[-1]
+
+
+def _root_and_head(place: Path) -> tuple[Path, str]:
+    return (
+        Path(_git(place, "rev-parse", "--show-toplevel").decode().strip()),
+        _git(place, "rev-parse", "HEAD").decode().strip(),
+    )
 
 
 @cache
 def _moments(
     root: Path, head: str
-) -> tuple[Mapping[tuple[str, str], Moment], RunDates, Mapping[str, Collection[Moment]]]:
-    """The moments of questions, runs and verdicts up to the commit `head`; of minutes, so it is read once."""
-    return _questions(root), _runs(root), _verdicts(root)
+) -> tuple[Mapping[tuple[str, str], Moment], RunDates, Mapping[str, Collection[Moment]], Mapping[tuple[str, str], str]]:
+    """The moments of questions, runs and verdicts up to the commit `head`, and the commits that judged.
+
+    It takes minutes, so it is read once.
+    """
+    return _questions(root), _runs(root), *_verdicts(root)
 
 
 def _dated(moment: Moment) -> Dated:
@@ -125,9 +128,13 @@ def _runs(root: Path) -> RunDates:
     return found
 
 
-def _verdicts(root: Path) -> dict[str, set[Moment]]:
-    """The moments of verdicts on each claim: rows of tables, of verdicts.json in earlier commits, and of entries."""
+def _verdicts(root: Path) -> tuple[dict[str, set[Moment]], dict[tuple[str, str], str]]:
+    """The moments of verdicts on each claim, and the first commit with each verdict of an entry, by claim and date.
+
+    Moments are those of rows of tables, of verdicts.json in earlier commits, and of entries.
+    """
     found: dict[str, set[Moment]] = {}
+    commits: dict[tuple[str, str], str] = {}
     moment = "", ""
     text = _git(root, "log", "--reverse", "--format=commit %aI %H", "-p", "-U0", "--", "*.md", "*verdicts.json")
     for line in text.decode(errors="replace").splitlines():
@@ -137,9 +144,12 @@ def _verdicts(root: Path) -> dict[str, set[Moment]]:
         elif parts := _VERDICT.match(line):
             found.setdefault(parts[1] or parts[2], set()).add(moment)
     for moment, file, content in _versions(root, f"*{FOLDER}/*.json"):
-        if any(verdict.get("superseded") is None for verdict in json.loads(content).get("verdicts", ())):
-            found.setdefault(Path(file).stem, set()).add(moment)
-    return found
+        id, verdicts = Path(file).stem, json.loads(content).get("verdicts", ())
+        if any(verdict.get("superseded") is None for verdict in verdicts):
+            found.setdefault(id, set()).add(moment)
+        for judged in filter(None, (verdict.get("judged") for verdict in verdicts)):
+            commits.setdefault((id, judged["date"]), moment[1])
+    return found, commits
 
 
 def _versions(root: Path, pattern: str) -> Iterator[tuple[Moment, str, bytes]]:
