@@ -9,7 +9,8 @@ import torch
 import mnemoscope as ms
 
 N_POS, N_SEEN, N_UNSEEN, N_STEPS = 128, 800, 16, 6000  # positions a window, windows, updates
-modules = [ast.parse(path.read_text("utf-8")) for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))]
+library = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+modules = [ast.parse(path.read_text(encoding="utf-8")) for path in library]
 nodes = [node for module in modules for node in ast.walk(module)]
 documented = [node for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
 texts = [text for text in dict.fromkeys(map(ast.get_docstring, documented)) if text and len(text) > 200]

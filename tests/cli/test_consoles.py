@@ -50,12 +50,11 @@ def test_results_are_written_before_they_are_printed(tmp_path, monkeypatch):
     assert {file.name for file in tmp_path.iterdir()} >= {"one.csv", "ablate.html"}
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("folder", ["src", "docs", "benchmarks", "distributions"])
-def test_text_is_read_and_written_in_a_named_encoding(folder):
+def test_text_is_read_and_written_in_a_named_encoding():
     """Ruff's PLW1514 sees the paths whose type it can tell; this sees the others too."""
     calls = (
         (file, node)
+        for folder in ("src", "docs", "benchmarks", "distributions")
         for file in sorted((ROOT / folder).rglob("*.py"))
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
