@@ -5,7 +5,8 @@
 PyTorch's fused kernel knows no vectors of distances. Formed step by step, most time goes into tensors of a number for
 each pair of positions. Two things save some. Queries are taken in blocks, each with the keys up to its end, so that
 later keys cost nothing. Products q_i · r_{i-j} are a view: a matrix of all q_i · r_d, distances descending, holds row i
-shifted by i, so that reading it with rows one entry shorter shifts them back (Huang et al. 2018, Music Transformer).
+shifted by i, so that reading it with rows one entry shorter shifts them back (Huang et al. 2018, Music Transformer). An
+entry beyond the last distance keeps the rows of the view apart, so that it can be written to as well.
 """
 
 import math
@@ -17,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-BLOCK = 50
+BLOCK = 33
 """Queries that are taken together: smaller blocks skip more keys, larger ones need fewer calls."""
 
 Rows = Float[Tensor, "row pos d_head"]
@@ -45,12 +46,12 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(q: Rows, k: Rows, v: Rows, vectors: Tensor, factor: float) -> tuple[Tensor, ...]:
-        descending = vectors[: q.shape[1]].flip(0) * factor
+        descending = _descending(vectors, q.shape[1]) * factor
         z, patterns = torch.empty_like(v), []
         for start, end in _blocks(q.shape[1]):
             own = q[:, start:end].contiguous()
-            products = _shifted_back((own.flatten(0, 1) @ descending[-end:].T).view(*own.shape[:2], end))
-            scores = torch.baddbmm(products, own, k[:, :end].mT, alpha=factor)
+            products = (own.flatten(0, 1) @ descending[-end - 1 :].T).view(*own.shape[:2], end + 1)
+            scores = torch.baddbmm(_by_key(products), own, k[:, :end].mT, alpha=factor)
             scores[..., start:] += torch.full((end - start,) * 2, -math.inf, dtype=q.dtype, device=q.device).triu(1)
             pattern = scores.softmax(-1)
             z[:, start:end] = pattern @ v[:, :end]
@@ -68,20 +69,22 @@ class _Attend(torch.autograd.Function):
     def backward(ctx: Any, *by_output: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         by_z, factor = by_output[0], ctx.factor
         q, k, v, vectors, *patterns = ctx.saved_tensors
-        descending = vectors[: q.shape[1]].flip(0)
+        descending = _descending(vectors, q.shape[1])
         by_q, by_k, by_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
         by_descending = torch.zeros_like(descending)
         for (start, end), pattern in zip(_blocks(q.shape[1]), patterns, strict=True):
             own, by_own = q[:, start:end].contiguous(), by_z[:, start:end]
             by_v[:, :end] += pattern.mT @ by_own
             by_pattern = by_own @ v[:, :end].mT
-            by_scores = torch.ops.aten._softmax_backward_data(by_pattern, pattern, -1, pattern.dtype)
-            by_products = _shifted(by_scores).flatten(0, 1)
-            by_q[:, start:end] = by_scores @ k[:, :end] + (by_products @ descending[-end:]).view_as(own)
+            by_products = q.new_zeros(*own.shape[:2], end + 1)
+            by_scores = _by_key(by_products)
+            by_scores.copy_(torch.ops.aten._softmax_backward_data(by_pattern, pattern, -1, pattern.dtype))
+            by_products = by_products.flatten(0, 1)
+            by_q[:, start:end] = by_scores @ k[:, :end] + (by_products @ descending[-end - 1 :]).view_as(own)
             by_k[:, :end] += by_scores.mT @ own
-            by_descending[-end:].addmm_(by_products.T, own.flatten(0, 1), alpha=factor)
+            by_descending[-end - 1 :].addmm_(by_products.T, own.flatten(0, 1), alpha=factor)
         by_vectors = torch.zeros_like(vectors)
-        by_vectors[: q.shape[1]] = by_descending.flip(0)
+        by_vectors[: q.shape[1]] = by_descending[:-1].flip(0)
         return by_q.mul_(factor), by_k.mul_(factor), by_v, by_vectors, None
 
 
@@ -91,19 +94,14 @@ def _blocks(n: int) -> list[tuple[int, int]]:
     return [(start, min(start + size, n)) for start in range(0, n, size)]
 
 
-def _shifted_back(
-    products: Float[Tensor, "row query distance"],
-) -> Float[Tensor, "row query key"]:
-    """Products by key from products by distance, distances descending; what later keys get means nothing."""
-    n, width = products.shape[1:]
-    return products.as_strided(products.shape, (n * width, width - 1, 1), n - 1)
+def _descending(vectors: Float[Tensor, "n_ctx d_head"], n_pos: int) -> Float[Tensor, "n_pos_and_one d_head"]:
+    """Vectors of the distances between these positions, the largest first, and one that no score takes."""
+    return F.pad(vectors[:n_pos].flip(0), (0, 0, 0, 1))
 
 
-def _shifted(by_key: Float[Tensor, "row query key"]) -> Float[Tensor, "row query distance"]:
-    """Entries by distance from entries by key, which are 0 at later keys."""
-    shifted = torch.empty_like(by_key)
-    shifted.flatten(1)[:, : by_key.shape[1] - 1] = 0  # the rest is covered by the view
-    view = _shifted_back(shifted)
-    view[..., :-1] = by_key[..., :-1]  # the last column of a row is the first of the next, and 0 but in the last row
-    view[:, -1, -1] = by_key[:, -1, -1]
-    return shifted
+def _by_key(
+    by_distance: Float[Tensor, "row query n_and_one"],
+) -> Float[Tensor, "row query n"]:
+    """A view by key of entries by distance, distances descending; what stands at later keys means nothing."""
+    n, width = by_distance.shape[1:]
+    return by_distance.as_strided((len(by_distance), n, width - 1), (n * width, width - 1, 1), n - 1)
