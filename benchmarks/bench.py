@@ -98,7 +98,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("sequences", "sequences of a chain", lambda: sequences.generation(n_few)),
         ("vectors", "training on vectors", lambda: vectors.vectors(n_few)),
         ("facts", "training on facts", lambda: facts.steps(n_few)),
-        ("puzzles", "puzzles and modular addition", lambda: puzzles.training(n_few)),
+        ("puzzles", "puzzles and modular addition", lambda: puzzles.training(n_few, 4 if quick else 16)),
         ("clamps", "clamps in training", lambda: clamps.steps(n_few)),
         ("markov", "sequences of Markov chains", lambda: markov.generation(n_few)),
         ("markov", "steps on Markov chains", lambda: markov.training(n_few)),

@@ -25,13 +25,11 @@ from timing import Contender, Figure, duration, interleave, ratio
 
 PUZZLES = ("palindrome", "first-unique", "digit-sum", "sorted-list", "running-sum", "brackets")
 ADDITIONS = ("addition-c1", "addition-c0")
-CHUNK = 16
-"""Steps of one portion."""
 N_SEQUENCES = 2**13
 """Sequences of the data set, which is made before the clock runs."""
 
 
-def original_steps(spec: RunSpec) -> Contender:
+def original_steps(spec: RunSpec, n_steps: int) -> Contender:
     """The loop of the originals at the size of a run."""
     task, masked = spec.task, spec.model.masked
     model = build_untrained(replace(spec, model=replace(spec.model, masked=None)))
@@ -43,14 +41,14 @@ def original_steps(spec: RunSpec) -> Contender:
     adam = torch.optim.Adam(model.parameters(), lr=spec.recipe.learning_rate, weight_decay=spec.recipe.weight_decay)
 
     def work() -> float:
-        for _ in range(CHUNK):
+        for _ in range(n_steps):
             inputs, targets, scored = next(batches)
             log_probs = model(inputs).log_softmax(-1)
             loss = -log_probs.gather(-1, targets[..., None])[..., 0][scored].mean()
             adam.zero_grad()
             loss.backward()
             adam.step()
-        return CHUNK
+        return n_steps
 
     return work
 
@@ -102,7 +100,7 @@ class PlainAddition(nn.Module):
         return last @ self.w_u
 
 
-def plain_steps(spec: RunSpec) -> Contender:
+def plain_steps(spec: RunSpec, n_steps: int) -> Contender:
     """Full-batch steps of plain PyTorch on the same sequences."""
     model, recipe = PlainAddition(spec), spec.recipe
     batch = spec.task.enumerate(split="train")
@@ -110,28 +108,31 @@ def plain_steps(spec: RunSpec) -> Contender:
     adam = torch.optim.AdamW(model.parameters(), recipe.learning_rate, betas, weight_decay=recipe.weight_decay)
 
     def work() -> float:
-        for _ in range(CHUNK):
+        for _ in range(n_steps):
             loss = F.cross_entropy(model(batch.inputs).double(), targets)
             adam.zero_grad()
             loss.backward()
             adam.step()
-        return CHUNK
+        return n_steps
 
     return work
 
 
-def training(repetitions: int) -> list[Figure]:
-    """Training steps on one core, of every puzzle and of modular addition that is there."""
+def training(repetitions: int, n_steps: int) -> list[Figure]:
+    """Training steps on one core, of every puzzle and of modular addition that is there; a portion has `n_steps`."""
     known = PRESETS.names()
     rivals = [(name, "the original's loop", original_steps, 2.0) for name in PUZZLES]
     rivals += [(name, "plain PyTorch, full batch", plain_steps, 1.5) for name in ADDITIONS]
-    figures = [_figure(*each, repetitions) for each in rivals if each[0] in known]
+    figures = [_figure(*each, repetitions, n_steps) for each in rivals if each[0] in known]
     return figures + [_difference(name) for name in ADDITIONS if name in known]
 
 
-def _figure(name: str, against: str, rival: Any, aim: float, repetitions: int) -> Figure:
+def _figure(name: str, against: str, rival: Any, aim: float, repetitions: int, n_steps: int) -> Figure:
     spec = preset(name, "published", 0)
-    contenders: dict[str, Contender] = {"rival": rival(spec), "ours": OurSteps([spec], n_steps=CHUNK)}
+    contenders: dict[str, Contender] = {
+        "rival": rival(spec, n_steps),
+        "ours": OurSteps([spec], n_steps=n_steps),
+    }
     seconds = interleave(contenders, repetitions)
     value, spread = ratio(seconds["rival"], seconds["ours"])
     ours, theirs = (duration(median(seconds[key])) for key in ("ours", "rival"))
