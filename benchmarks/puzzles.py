@@ -129,10 +129,7 @@ def training(repetitions: int, n_steps: int) -> list[Figure]:
 
 def _figure(name: str, against: str, rival: Any, aim: float, repetitions: int, n_steps: int) -> Figure:
     spec = preset(name, "published", 0)
-    contenders: dict[str, Contender] = {
-        "rival": rival(spec, n_steps),
-        "ours": OurSteps([spec], n_steps=n_steps),
-    }
+    contenders: dict[str, Contender] = {"rival": rival(spec, n_steps), "ours": OurSteps([spec], n_steps=n_steps)}
     seconds = interleave(contenders, repetitions)
     value, spread = ratio(seconds["rival"], seconds["ours"])
     ours, theirs = (duration(median(seconds[key])) for key in ("ours", "rival"))

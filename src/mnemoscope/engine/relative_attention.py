@@ -76,10 +76,9 @@ class _Attend(torch.autograd.Function):
             own, by_own = q[:, start:end].contiguous(), by_z[:, start:end]
             by_v[:, :end] += pattern.mT @ by_own
             by_pattern = by_own @ v[:, :end].mT
-            by_products = q.new_zeros(*own.shape[:2], end + 1)
-            by_scores = _by_key(by_products)
+            by_distance = q.new_zeros(*own.shape[:2], end + 1)
+            by_scores, by_products = _by_key(by_distance), by_distance.flatten(0, 1)  # both are views
             by_scores.copy_(torch.ops.aten._softmax_backward_data(by_pattern, pattern, -1, pattern.dtype))
-            by_products = by_products.flatten(0, 1)
             by_q[:, start:end] = by_scores @ k[:, :end] + (by_products @ descending[-end - 1 :]).view_as(own)
             by_k[:, :end] += by_scores.mT @ own
             by_descending[-end - 1 :].addmm_(by_products.T, own.flatten(0, 1), alpha=factor)
@@ -99,9 +98,7 @@ def _descending(vectors: Float[Tensor, "n_ctx d_head"], n_pos: int) -> Float[Ten
     return F.pad(vectors[:n_pos].flip(0), (0, 0, 0, 1))
 
 
-def _by_key(
-    by_distance: Float[Tensor, "row query n_and_one"],
-) -> Float[Tensor, "row query n"]:
+def _by_key(by_distance: Float[Tensor, "row query n_and_one"]) -> Float[Tensor, "row query n"]:
     """A view by key of entries by distance, distances descending; what stands at later keys means nothing."""
     n, width = by_distance.shape[1:]
     return by_distance.as_strided((len(by_distance), n, width - 1), (n * width, width - 1, 1), n - 1)
